@@ -1,0 +1,226 @@
+/* btrnbd: the engine's API, for the plugin, the daemon, the CLI and tests.
+ *
+ * A pool is one btrfs filesystem.  All functions may block; all may be called
+ * from any thread unless a comment says otherwise.  They return 0 or a
+ * negative code of <btrnbd/errors.h>; `btrnbd_last_error` has the sentence.
+ * Sizes and offsets are in bytes.  Strings are UTF-8.
+ */
+#ifndef BTRNBD_ENGINE_H
+#define BTRNBD_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <btrnbd/errors.h>
+
+struct btrnbd_pool;
+struct device; /* internal: test devices, see btrnbd_pool_open_devices */
+struct btrnbd_file;
+
+/* The last error of this thread in one line; valid until its next call. */
+extern const char *btrnbd_last_error (int code);
+
+/* Messages that no caller can be told; LEVEL 0 error .. 3 debug. */
+extern void btrnbd_set_log (void (*fn) (void *opaque, int level,
+                                        const char *line),
+                            void *opaque, int max_level);
+
+/* --- pool --- */
+
+struct btrnbd_open_opts {
+  bool read_only;
+  size_t cache_size;          /* bytes; 0: 256 MiB */
+  unsigned commit_interval;   /* seconds; 0: 30; UINT_MAX: never by itself */
+  unsigned workers;           /* 0: one per core */
+  bool no_lock;               /* tests */
+};
+
+extern int btrnbd_pool_open (const char *const *devices, size_t n,
+                             const struct btrnbd_open_opts *,
+                             struct btrnbd_pool **ret);
+/* Takes ownership of the devices, also on failure. */
+extern int btrnbd_pool_open_devices (struct device **, size_t n,
+                                     const struct btrnbd_open_opts *,
+                                     struct btrnbd_pool **ret);
+/* Write out, commit, close.  All files must be closed.  The pool is gone also
+ * when an error is returned.
+ */
+extern int btrnbd_pool_close (struct btrnbd_pool *);
+/* Drop everything without writing (tests: a crash). */
+extern void btrnbd_pool_kill (struct btrnbd_pool *);
+
+/* Everything acknowledged so far is durable. */
+extern int btrnbd_pool_sync (struct btrnbd_pool *);
+
+struct btrnbd_space {
+  uint64_t total, used, reserved, pinned, may_use, readonly;
+  char profile[16];           /* "single", "DUP" */
+};
+struct btrnbd_pool_info {
+  char uuid[37], label[257];
+  uint64_t generation, total_bytes, bytes_used, num_devices;
+  uint32_t nodesize, sectorsize;
+  char csum[12];
+  uint64_t incompat, compat_ro;
+  bool read_only;
+  char read_only_reason[256];
+  struct btrnbd_space data, metadata, system;
+  uint64_t unallocated, global_reserve, free_estimate;
+};
+extern int btrnbd_pool_get_info (struct btrnbd_pool *,
+                                 struct btrnbd_pool_info *ret);
+struct btrnbd_pool_stats {
+  uint64_t commits, commit_ns_total, commit_ns_max;
+  uint64_t block_reads, block_hits, block_writes_bytes, blocks_repaired;
+  uint64_t data_cache_bytes, data_dirty_bytes, data_hits, data_misses;
+  uint64_t data_read_bytes, data_written_bytes, data_nocow_bytes;
+};
+extern void btrnbd_pool_get_stats (struct btrnbd_pool *,
+                                   struct btrnbd_pool_stats *ret);
+
+/* --- mkfs --- */
+
+struct btrnbd_mkfs_opts {
+  uint64_t size;              /* of the file to create or grow; 0: as it is */
+  const char *label;          /* NULL: none */
+  const char *uuid;           /* NULL: random */
+  uint32_t nodesize;          /* 0: 16384 */
+  uint32_t sectorsize;        /* 0: 4096 */
+  const char *csum;           /* NULL: crc32c */
+  const char *data_profile;   /* NULL: single */
+  const char *metadata_profile; /* NULL: dup */
+  const char *features;       /* "FEATURE,^FEATURE", NULL: defaults */
+  bool mixed;
+  bool force;                 /* overwrite what is there */
+};
+extern int btrnbd_mkfs (const char *device, const struct btrnbd_mkfs_opts *);
+extern int btrnbd_mkfs_device (struct device *, /* borrowed */
+                               const struct btrnbd_mkfs_opts *);
+
+/* --- names ---
+ *
+ * Paths are relative to the top of the pool, "/"-separated; symlinks are not
+ * followed; subvolumes are crossed.
+ */
+
+struct btrnbd_stat {
+  uint64_t root_id, ino;
+  uint32_t mode, nlink, uid, gid;
+  uint64_t size, nbytes, flags, generation;
+  struct timespec atime, mtime, ctime, otime;
+  bool is_subvol, is_nocow, is_read_only;
+};
+extern int btrnbd_stat (struct btrnbd_pool *, const char *path,
+                        struct btrnbd_stat *ret);
+typedef int (*btrnbd_dir_fn) (void *opaque, const char *name,
+                              const struct btrnbd_stat *);
+extern int btrnbd_readdir (struct btrnbd_pool *, const char *path,
+                           btrnbd_dir_fn, void *opaque);
+extern int btrnbd_create (struct btrnbd_pool *, const char *path,
+                          uint32_t mode, bool nocow);
+extern int btrnbd_mkdir (struct btrnbd_pool *, const char *path,
+                         uint32_t mode);
+extern int btrnbd_symlink (struct btrnbd_pool *, const char *target,
+                           const char *path);
+extern int btrnbd_readlink (struct btrnbd_pool *, const char *path,
+                            char **ret);
+extern int btrnbd_link (struct btrnbd_pool *, const char *from,
+                        const char *to);
+extern int btrnbd_unlink (struct btrnbd_pool *, const char *path);
+#define BTRNBD_RENAME_NOREPLACE 1u
+#define BTRNBD_RENAME_EXCHANGE 2u
+extern int btrnbd_rename (struct btrnbd_pool *, const char *from,
+                          const char *to, unsigned flags);
+extern int btrnbd_chmod (struct btrnbd_pool *, const char *path,
+                         uint32_t mode, uint32_t uid, uint32_t gid);
+extern int btrnbd_getxattr (struct btrnbd_pool *, const char *path,
+                            const char *name, void *buf, size_t max,
+                            size_t *ret_len);
+extern int btrnbd_setxattr (struct btrnbd_pool *, const char *path,
+                            const char *name, const void *value, size_t len);
+extern int btrnbd_removexattr (struct btrnbd_pool *, const char *path,
+                               const char *name);
+extern int btrnbd_listxattr (struct btrnbd_pool *, const char *path,
+                             char **ret_names, size_t *ret_len);
+
+/* --- volumes: a subvolume holding one file named "disk" --- */
+
+struct btrnbd_volume_opts {
+  uint64_t size;
+  bool nocow;
+  const char *description;    /* NULL: none; 4096 bytes at most */
+};
+extern int btrnbd_volume_create (struct btrnbd_pool *, const char *name,
+                                 const struct btrnbd_volume_opts *);
+extern int btrnbd_volume_remove (struct btrnbd_pool *, const char *name);
+extern int btrnbd_volume_resize (struct btrnbd_pool *, const char *name,
+                                 uint64_t size);
+extern int btrnbd_volume_rename (struct btrnbd_pool *, const char *from,
+                                 const char *to);
+struct btrnbd_export {
+  const char *name;           /* NAME, NAME@TAG or a path */
+  const char *description;    /* NULL: none */
+  uint64_t size, nbytes;
+  bool is_volume, read_only, nocow;
+};
+typedef int (*btrnbd_export_fn) (void *opaque, const struct btrnbd_export *);
+/* Volumes and every other regular file of the pool, at most MAX. */
+extern int btrnbd_exports (struct btrnbd_pool *, size_t max,
+                           btrnbd_export_fn, void *opaque);
+
+/* --- files --- */
+
+#define BTRNBD_OPEN_RDONLY 1u
+/* By path. */
+extern int btrnbd_file_open (struct btrnbd_pool *, const char *path,
+                             unsigned flags, struct btrnbd_file **ret);
+/* By export name: a volume, a snapshot or a path; a leading slash is
+ * accepted, "..", NUL and bad UTF-8 are refused.
+ */
+extern int btrnbd_export_open (struct btrnbd_pool *, const char *name,
+                               unsigned flags, struct btrnbd_file **ret);
+extern void btrnbd_file_close (struct btrnbd_file *);
+extern uint64_t btrnbd_file_size (struct btrnbd_file *);
+extern bool btrnbd_file_read_only (struct btrnbd_file *);
+extern const char *btrnbd_file_description (struct btrnbd_file *);
+
+#define BTRNBD_FUA 1u         /* durable when the call returns */
+#define BTRNBD_MAY_TRIM 2u    /* zero: a hole will do */
+#define BTRNBD_FAST_ZERO 4u   /* zero: fail rather than be slow */
+extern int btrnbd_pread (struct btrnbd_file *, void *buf, size_t len,
+                         uint64_t offset);
+/* As pread if that needs no waiting; false: use pread. */
+extern bool btrnbd_try_pread (struct btrnbd_file *, void *buf, size_t len,
+                              uint64_t offset);
+extern int btrnbd_pwrite (struct btrnbd_file *, const void *buf, size_t len,
+                          uint64_t offset, unsigned flags);
+extern int btrnbd_zero (struct btrnbd_file *, uint64_t offset, uint64_t len,
+                        unsigned flags);
+extern int btrnbd_trim (struct btrnbd_file *, uint64_t offset, uint64_t len,
+                        unsigned flags);
+/* Everything acknowledged on this file, by any handle, is durable. */
+extern int btrnbd_flush (struct btrnbd_file *);
+extern int btrnbd_prefetch (struct btrnbd_file *, uint64_t offset,
+                            uint64_t len);
+extern int btrnbd_truncate (struct btrnbd_file *, uint64_t size);
+#define BTRNBD_EXTENT_HOLE 1u
+#define BTRNBD_EXTENT_ZERO 2u
+typedef int (*btrnbd_extent_fn) (void *opaque, uint64_t offset, uint64_t len,
+                                 unsigned type);
+/* Covers the range exactly, ascending, clipped. */
+extern int btrnbd_extents (struct btrnbd_file *, uint64_t offset,
+                           uint64_t len, btrnbd_extent_fn, void *opaque);
+
+/* --- looking inside --- */
+
+/* Print tree ID (0: all), or the block at BLOCK if non-zero, in a form like
+ * `btrfs inspect-internal dump-tree`.
+ */
+extern int btrnbd_dump_tree (struct btrnbd_pool *, uint64_t id,
+                             uint64_t block, FILE *);
+
+#endif /* BTRNBD_ENGINE_H */

@@ -1,0 +1,98 @@
+/* block: the cache of tree blocks.
+ *
+ * A block is one buffer of nodesize bytes at a logical address.
+ *
+ *   absent -> clean (read and verified) -> evicted
+ *          -> dirty (made by block_new in the running transaction)
+ *               -> written (write-out of that generation done) == clean
+ *               -> dropped (freed before it was written)
+ *
+ * Blocks of earlier transactions are immutable: whoever wants to change one
+ * makes a copy at a new address (COW).  A dirty block is changed only under
+ * the exclusive lock of the tree that owns it.  Therefore write-out of a
+ * committed generation needs no tree lock.
+ *
+ * A reference (block_get / block_put) keeps the buffer; clean unreferenced
+ * blocks may be evicted at any time, dirty blocks are counted and not bounded
+ * by the cache budget (the metadata reservation bounds them).
+ */
+#ifndef BTRNBD_BLOCK_BLOCK_H
+#define BTRNBD_BLOCK_BLOCK_H
+
+#include "format/tree_block.h"
+#include "volume/volume.h"
+
+struct block_cache;
+
+struct block {
+  /* Constant. */
+  uint64_t bytenr;
+  uint8_t *data;             /* nodesize bytes, IO_MEM_ALIGN aligned */
+  /* Managed by the cache; read through the functions below. */
+  struct block_priv *priv;
+};
+
+extern int block_cache_new (struct volume *, size_t budget_bytes,
+                            struct block_cache **ret);
+extern void block_cache_free (struct block_cache *); /* drops all */
+
+/* The block that EXPECT describes, verified against it (also when it was in
+ * the cache).  Bad copies are retried on the other mirrors and repaired.
+ */
+extern int block_read (struct block_cache *, const struct tree_expect *,
+                       struct block **ret);
+/* Only if present and valid: never does I/O. */
+extern bool block_peek (struct block_cache *, const struct tree_expect *,
+                        struct block **ret);
+/* Hint: read in the background, errors ignored. */
+extern void block_prefetch (struct block_cache *, const struct tree_expect *,
+                            size_t n);
+
+/* A new dirty block, contents tb_init'ed from IDENT (whose generation is the
+ * running transaction's).  A stale clean block at that address is dropped.
+ */
+extern int block_new (struct block_cache *, const struct tb_ident *,
+                      struct block **ret);
+
+extern struct block *block_get (struct block *);
+extern void block_put (struct block *); /* accepts NULL */
+
+static inline void
+block_putp (struct block **b)
+{
+  block_put (*b);
+}
+#define CLEANUP_BLOCK_PUT __attribute__ ((cleanup (block_putp)))
+
+/* Dirty and of the transaction TRANSID and not yet handed to write-out, that
+ * is: may be changed in place.
+ */
+extern bool block_is_writable (const struct block *, uint64_t transid);
+/* The block was dirty and has been freed: it will not be written. */
+extern void block_drop (struct block_cache *, struct block *);
+/* Forget a clean block whose address has been freed by a commit. */
+extern void block_forget (struct block_cache *, uint64_t bytenr);
+
+/* Write all dirty blocks of generation TRANSID: check contents, checksum,
+ * write in batches sorted by address, wait.  Any failure is returned after
+ * all writes have finished; the blocks then stay dirty.  On success they are
+ * clean.  Not a flush.  *ret_bytes (may be NULL): bytes handed to volume.
+ */
+extern int block_write_out (struct block_cache *, uint64_t transid,
+                            uint64_t *ret_bytes);
+/* Write a given set of blocks (log trees), same rules. */
+extern int block_write_set (struct block_cache *, struct block **, size_t n);
+/* After an abort: dirty blocks of TRANSID become unreachable and are freed. */
+extern void block_drop_all (struct block_cache *, uint64_t transid);
+
+struct block_cache_stats {
+  uint64_t hits, misses, reads, bytes_cached, bytes_dirty, repaired;
+};
+extern void block_cache_get_stats (struct block_cache *,
+                                   struct block_cache_stats *ret);
+
+extern struct volume *block_cache_volume (const struct block_cache *);
+extern const struct format_info *
+block_cache_format (const struct block_cache *);
+
+#endif /* BTRNBD_BLOCK_BLOCK_H */

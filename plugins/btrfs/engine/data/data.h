@@ -1,0 +1,91 @@
+/* data: what is inside regular files.
+ *
+ * Reads: dirty ranges of the file first, then the extent map, then the clean
+ * cache (keyed by disk address, so everything that shares an extent shares
+ * its cached copy), then the disk, verified.
+ *
+ * Writes land in the dirty ranges with their space reserved and are
+ * acknowledged; write-out turns merged ranges into extents.
+ */
+#ifndef BTRNBD_DATA_DATA_H
+#define BTRNBD_DATA_DATA_H
+
+#include "base/workers.h"
+#include "inode/inode.h"
+
+struct data;                   /* context of the room */
+
+struct data_env {
+  struct volume *volume;
+  struct trans *trans;
+  struct roots *roots;
+  struct space *space;
+  struct extents *extents;
+  struct workers *workers;
+  size_t cache_bytes;          /* budget of clean + dirty data */
+  bool read_only;
+};
+
+extern int data_new (const struct data_env *, struct data **ret);
+/* Nothing is dirty any more (data_flush_all), no file is open. */
+extern void data_free (struct data *);
+
+/* Fills in the hooks that inode/ needs (evict_data, truncate_items). */
+extern int data_evict (void *data, struct inode *);
+extern int data_truncate_items (void *data, struct inode *, uint64_t size);
+
+/* Every operation takes any byte range; [offset, offset+len) must lie inside
+ * the file for reads, writes, zero and trim (-ERR_file_range): size changes
+ * only by data_set_size.
+ */
+extern int data_read (struct data *, struct inode *, void *buf, size_t len,
+                      uint64_t offset);
+/* True and the bytes, if that needs no lock that may wait for a disk and no
+ * I/O; false: use data_read.
+ */
+extern bool data_try_read (struct data *, struct inode *, void *buf,
+                           size_t len, uint64_t offset);
+/* -ERR_nospace when it does not fit, with no effect. */
+extern int data_write (struct data *, struct inode *, const void *buf,
+                       size_t len, uint64_t offset);
+/* Reads zero afterwards, space stays allocated (prealloc). */
+extern int data_zero (struct data *, struct inode *, uint64_t offset,
+                      uint64_t len);
+/* A hole: whole sectors are freed, edges zeroed. */
+extern int data_punch (struct data *, struct inode *, uint64_t offset,
+                       uint64_t len);
+/* Allocate without changing contents. */
+extern int data_allocate (struct data *, struct inode *, uint64_t offset,
+                          uint64_t len);
+extern int data_prefetch (struct data *, struct inode *, uint64_t offset,
+                          uint64_t len);
+extern int data_set_size (struct data *, struct inode *, uint64_t size);
+
+/* Write out what is dirty in the range: afterwards its file extents are in
+ * the running transaction.  An earlier failure of background write-out is
+ * returned here, once per flusher.
+ */
+extern int data_write_out (struct data *, struct inode *, uint64_t offset,
+                           uint64_t len);
+extern int data_write_out_all (struct data *);
+
+enum data_extent_kind { DATA_EXTENT_HOLE, DATA_EXTENT_PREALLOC,
+                        DATA_EXTENT_DATA };
+struct data_extent {
+  uint64_t offset, len;
+  enum data_extent_kind kind;
+};
+/* Adjacent, ascending, covering the range exactly (clipped), dirty ranges
+ * included; FN returns non-zero to stop (which is returned).
+ */
+typedef int (*data_extent_fn) (void *opaque, const struct data_extent *);
+extern int data_extents (struct data *, struct inode *, uint64_t offset,
+                         uint64_t len, data_extent_fn, void *opaque);
+
+struct data_stats {
+  uint64_t cache_bytes, dirty_bytes, hits, misses;
+  uint64_t read_bytes, written_bytes, nocow_bytes, extent_tree_searches;
+};
+extern void data_get_stats (struct data *, struct data_stats *ret);
+
+#endif /* BTRNBD_DATA_DATA_H */

@@ -1,0 +1,2 @@
+libengine_la_SOURCES += \
+	$(ENGINE)/extent/extent.h

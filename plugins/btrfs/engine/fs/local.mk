@@ -1,0 +1,1 @@
+# fs: no sources yet

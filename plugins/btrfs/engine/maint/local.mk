@@ -1,0 +1,1 @@
+# maint: no sources yet

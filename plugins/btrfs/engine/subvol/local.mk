@@ -1,0 +1,1 @@
+# subvol: no sources yet

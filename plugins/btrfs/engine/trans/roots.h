@@ -1,0 +1,65 @@
+/* trans: the trees of a pool and their root items.
+ *
+ * The registry keeps one struct root per tree that is or was open.  A root
+ * is referenced by its users; the trees of the pool itself (root, extent,
+ * csum, ...) stay for as long as the registry.
+ *
+ * Committed roots: for each of those the registry also holds the root block
+ * of the last commit.  A reader of committed roots takes roots_committed_lock
+ * shared; the commit takes it exclusively from the switch of committed roots
+ * until the extents that the commit freed have been unpinned, so that what a
+ * reader sees is what free space memory already knows.
+ */
+#ifndef BTRNBD_TRANS_ROOTS_H
+#define BTRNBD_TRANS_ROOTS_H
+
+#include "trans/trans.h"
+
+struct roots;
+
+struct root {
+  /* Constant. */
+  uint64_t id;
+  struct tree *tree;
+
+  /* Protected by tree->lock. */
+  struct btrfs_root_item item; /* as it will be written at commit */
+  struct key key;              /* of the item in the root tree */
+  bool dirty;                  /* changed in the running transaction */
+  uint64_t free_objectid;      /* next inode number; 0: not known yet */
+
+  struct root_priv *priv;
+};
+
+extern int roots_new (struct block_cache *, struct roots **ret);
+extern void roots_free (struct roots *);
+
+/* Open root tree and chunk tree from the superblock. */
+extern int roots_open_super (struct roots *, const struct btrfs_super *);
+
+/* The tree ID, opened from its root item if need be.  For subvolumes the
+ * item with the highest offset counts; -ERR_subvol_missing (kind of tree in
+ * the note) when there is none or its refs are 0.
+ */
+extern int roots_get (struct roots *, uint64_t id, struct root **ret);
+extern void roots_put (struct roots *, struct root *); /* accepts NULL */
+/* Trees of the pool that must exist for writing; NULL when absent or not
+ * opened.  No reference is taken.
+ */
+extern struct root *roots_pool_tree (struct roots *, uint64_t id);
+
+/* A new tree with its root item: subvolumes with ID from roots_new_id. */
+extern int roots_create (struct roots *, struct txn *, uint64_t id,
+                         bool shareable, struct root **ret);
+/* The next free subvolume id. */
+extern int roots_new_id (struct roots *, struct txn *, uint64_t *ret_id);
+
+/* Committed root block of a tree of the pool, referenced; NULL when the tree
+ * does not exist.  Caller holds the committed lock.
+ */
+extern struct block *roots_committed (struct roots *, uint64_t id);
+extern void roots_committed_rdlock (struct roots *);
+extern void roots_committed_wrlock (struct roots *);
+extern void roots_committed_unlock (struct roots *);
+
+#endif /* BTRNBD_TRANS_ROOTS_H */

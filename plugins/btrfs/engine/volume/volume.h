@@ -1,0 +1,133 @@
+/* volume: the devices of a pool as one logical address space.
+ *
+ * Knows superblocks, the chunk map and the profiles.  Boots from the system
+ * chunk array of the newest superblock; fs/ then feeds it the chunk tree.
+ *
+ * Locks: the chunk map has one rwlock (RANK_VOLUME), held while a request is
+ * mapped, never during I/O.
+ */
+#ifndef BTRNBD_VOLUME_VOLUME_H
+#define BTRNBD_VOLUME_VOLUME_H
+
+#include "format/check.h"
+#include "io/device.h"
+
+struct volume;
+
+/* Read the superblocks of N devices (ownership of the devices passes to the
+ * volume on success), choose the newest generation, check that the devices
+ * belong together and that none is missing, and load the system chunks.
+ */
+extern int volume_open (struct device **devs, size_t n, bool read_only,
+                        struct volume **ret);
+extern void volume_close (struct volume *); /* closes devices; accepts NULL */
+
+extern bool volume_read_only (const struct volume *);
+/* From now on nothing is written, also not by repair; cannot be undone. */
+extern void volume_set_read_only (struct volume *);
+
+extern const struct format_info *volume_format (const struct volume *);
+/* The superblock as read at open (the newest good copy). */
+extern const struct btrfs_super *volume_super (const struct volume *);
+
+/* --- devices --- */
+
+struct volume_device {
+  uint64_t devid;
+  struct device *dev;        /* borrowed */
+  uint64_t total_bytes;      /* of the device item: what may be used */
+  uint8_t uuid[BTRFS_UUID_SIZE];
+};
+extern unsigned volume_num_devices (const struct volume *);
+extern const struct volume_device *volume_device (const struct volume *,
+                                                  unsigned index);
+/* Counters of the dev stats item, in on-disk order. */
+enum dev_stat { DEV_STAT_WRITE, DEV_STAT_READ, DEV_STAT_FLUSH,
+                DEV_STAT_CORRUPTION, DEV_STAT_GENERATION, DEV_STATS };
+extern uint64_t volume_dev_stat (const struct volume *, unsigned index,
+                                 enum dev_stat);
+extern void volume_dev_stat_set (struct volume *, unsigned index,
+                                 enum dev_stat, uint64_t value);
+
+/* --- chunk map --- */
+
+struct chunk_stripe {
+  uint64_t devid;
+  uint64_t physical;
+};
+struct chunk_info {
+  uint64_t logical, length;  /* bytes */
+  uint64_t type;             /* BTRFS_BG_* */
+  uint32_t stripe_len;
+  unsigned num_stripes, sub_stripes;
+  uint64_t physical_len;     /* bytes on each stripe */
+  const struct chunk_stripe *stripes;
+};
+
+/* Add a chunk that has passed chunk_check; an identical one is accepted
+ * again, an overlapping one refused.
+ */
+extern int volume_add_chunk (struct volume *, uint64_t logical,
+                             const struct btrfs_chunk *);
+extern void volume_remove_chunk (struct volume *, uint64_t logical);
+/* The chunk that covers LOGICAL, or the next one above it; false when none.
+ * The copy in *ret is valid until the chunk is removed.
+ */
+extern bool volume_find_chunk (struct volume *, uint64_t logical,
+                               struct chunk_info *ret);
+/* Number of copies a reader may choose from at LOGICAL; 0 when unmapped. */
+extern unsigned volume_num_mirrors (struct volume *, uint64_t logical);
+
+struct volume_extent { uint64_t start, len; };
+/* Logical ranges inside chunk LOGICAL whose physical place holds a superblock
+ * copy (whole stripes): never to be allocated.  Returns the number stored in
+ * RET (at most MAX).
+ */
+extern unsigned volume_super_ranges (struct volume *, uint64_t logical,
+                                     struct volume_extent *ret, unsigned max);
+
+/* --- I/O at logical addresses --- */
+
+struct volume_op {
+  enum io_kind kind;         /* IO_READ, IO_WRITE, IO_DISCARD */
+  unsigned mirror;           /* IO_READ: 1 .. mirrors, 0 chooses */
+  uint64_t logical, len;
+  const struct iovec *iov;
+  unsigned iovcnt;
+  int result;
+};
+/* As device_run.  A range may cross stripes, not the end of its chunk.  A
+ * write goes to all copies and succeeds when no more copies failed than the
+ * profile tolerates, decided after all have finished.
+ */
+extern int volume_run (struct volume *, struct volume_op *ops, size_t n);
+extern int volume_read (struct volume *, uint64_t logical, unsigned mirror,
+                        void *buf, size_t len);
+extern int volume_write (struct volume *, uint64_t logical, const void *buf,
+                         size_t len);
+
+/* Read with VERIFY as judge: mirrors are tried once each until one passes;
+ * then, if the volume is writable, the copies that failed verification or
+ * reading are rewritten with the good data, and the device counters move.
+ * -ERR_no_mirror with the notes of the last failure when none passes.
+ * FIRST is the mirror that was already tried and failed verification (its
+ * error is in the thread's notes), or 0.
+ */
+typedef int (*volume_verify_fn) (void *opaque, const void *buf, size_t len);
+extern int volume_read_verified (struct volume *, uint64_t logical, void *buf,
+                                 size_t len, unsigned first,
+                                 volume_verify_fn, void *opaque);
+
+/* Flush every writable device, in parallel; an error unless every chunk
+ * tolerates the loss of the devices that failed.
+ */
+extern int volume_flush (struct volume *);
+
+/* Write SUPER (fields of the pool filled in; device item, bytenr, flags and
+ * checksum are set here) to every device: ALL copies, or only the first one
+ * (log sync).  The caller has flushed before; the first copy is FUA.
+ */
+extern int volume_write_supers (struct volume *, const struct btrfs_super *,
+                                bool all_copies);
+
+#endif /* BTRNBD_VOLUME_VOLUME_H */

@@ -1,0 +1,1 @@
+# tests/crash/local.mk

@@ -1,0 +1,1 @@
+# tests/tidy/local.mk
