@@ -97,8 +97,8 @@ struct cursor {
   struct tree *tree;
   struct block *path[BTRFS_MAX_LEVEL]; /* [0] leaf .. [level] root */
   uint32_t slot[BTRFS_MAX_LEVEL];
-  bool shareable;              /* subvolume or reloc tree: blocks may be
-                                  shared between trees */
+  unsigned level;              /* of the root */
+  bool positioned;             /* path is filled */
 };
 
 #define CURSOR_INIT ((struct cursor) { .positioned = false })
