@@ -1,11 +1,12 @@
 /* base: the context of an error.
  *
  * A code (include/btrnbd/errors.h) says what went wrong; the notes say where.
- * Notes are kept per thread, newest last.  The place that creates an error
- * calls `err_new`, which clears the thread's notes; callers on the way up may
- * add one with `err_note`; the border (plugin, control socket, CLI) prints
- * `err_text`.  A thread that drops an error on purpose calls `err_clear`.
- * Work that crosses threads carries its text with `err_take`.
+ * Notes are kept per thread; the newest, the widest context, is printed first.
+ * The place that creates an error calls `err_new`, which clears the thread's
+ * notes; callers on the way up may add one with `err_note`; the border
+ * (plugin, control socket, CLI) prints `err_text`.  A thread that drops an
+ * error on purpose calls `err_clear`.  Work that crosses threads carries its
+ * text with `err_take`.
  *
  * The notes of a thread are bounded (ERR_NOTES_MAX bytes, the rest is cut)
  * and live on the heap behind a pthread key: no static TLS.  Out of memory
