@@ -28,6 +28,7 @@ enum lock_rank {
   RANK_TREE_LOG,       /* log trees, reserved for log/ */
   RANK_TREE_ROOT,      /* tree.lock of the root tree, uuid, quota */
   RANK_TREE_CSUM,
+  RANK_EXTENT_SHARE,   /* extent: references of shared tree blocks */
   RANK_TREE_EXTENT,
   RANK_TREE_BG,
   RANK_TREE_FST,

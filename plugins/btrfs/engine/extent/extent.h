@@ -32,6 +32,37 @@ extern int extent_data_dec (struct extents *, struct txn *, struct data_ref);
 extern int extent_data_dec_shared (struct extents *, struct txn *,
                                    struct data_ref, uint64_t parent);
 
+extern int extent_data_inc_shared (struct extents *, struct txn *,
+                                   struct data_ref, uint64_t parent);
+
+/* --- tree blocks, for those who take a tree apart (subvol/: drop) --- */
+
+/* A pointer's claim on a tree block: by a block with normal references that
+ * ROOT owns (PARENT 0), or by the FULL_BACKREF block PARENT.
+ */
+struct tree_ref {
+  uint64_t bytenr;             /* of the child */
+  unsigned level;              /* of the child */
+  uint64_t root;
+  uint64_t parent;
+};
+extern int extent_tree_inc (struct extents *, struct txn *, struct tree_ref);
+/* The last one frees the block (its address stays pinned until the commit,
+ * also if the block is dirty); its children are the caller's business.
+ */
+extern int extent_tree_dec (struct extents *, struct txn *, struct tree_ref);
+/* Set FULL_BACKREF in the block's extent item: from now on its children are
+ * referenced by its address.  The caller moves the references.
+ */
+extern int extent_set_full_backref (struct extents *, struct txn *,
+                                    uint64_t bytenr, unsigned level);
+/* Two trees that share a block may both look up its references and change
+ * them by what they saw (COW, drop): that is done under this lock
+ * (RANK_EXTENT_SHARE), from the look-up to the queueing of the change.
+ */
+extern void extent_share_lock (struct extents *);
+extern void extent_share_unlock (struct extents *);
+
 /* May the extent be overwritten in place by REF's owner?  True only if REF is
  * certainly the one reference, committed and pending (false "shared" is
  * allowed, false "exclusive" is not).  Takes the extent tree's lock shared.

@@ -49,9 +49,15 @@ struct inodes_env {
    * before its items are deleted, and when an inode leaves memory.
    */
   void *opaque;
+  /* Also for an inode without data; NULL hooks are not called. */
   int (*evict_data) (void *opaque, struct inode *);
   /* Set the length of a file's extents (unlink uses 0): data/'s truncate. */
   int (*truncate_items) (void *opaque, struct inode *, uint64_t size);
+  /* The commit of the running transaction shall set this incompat bit in the
+   * superblock (may be NULL: then the feature counts as missing).
+   */
+  void *pool;
+  void (*use_incompat) (void *pool, uint64_t bit);
 };
 
 extern int inodes_new (const struct inodes_env *, struct inodes **ret);
