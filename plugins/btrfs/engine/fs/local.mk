@@ -1,1 +1,3 @@
-# fs: no sources yet
+libengine_la_SOURCES += \
+	$(ENGINE)/fs/commit.h \
+	$(ENGINE)/fs/core.h

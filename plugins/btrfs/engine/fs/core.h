@@ -1,0 +1,56 @@
+/* fs: a pool, put together from the rooms; the only place that knows all.
+ *
+ * Opening and closing are tables of named steps (open.c, close.c), and so is
+ * a commit (commit.c).  The public API (engine.h) is built on this header in
+ * api*.c.
+ */
+#ifndef BTRNBD_FS_CORE_H
+#define BTRNBD_FS_CORE_H
+
+#include "base/workers.h"
+#include "data/data.h"
+#include "fs/commit.h"
+
+struct fs_opts {
+  bool read_only;
+  size_t cache_size;           /* bytes, of blocks and data together; 0:
+                                  256 MiB */
+  unsigned commit_interval;    /* seconds; 0: 30; UINT_MAX: never */
+  unsigned workers;            /* 0: one per core */
+};
+
+struct fs {
+  /* Constant after fs_open. */
+  struct fs_opts opts;
+  bool read_only;
+  char read_only_reason[256];  /* empty when writable or asked for */
+  struct volume *volume;
+  struct block_cache *cache;
+  struct roots *roots;
+  struct space *space;
+  struct extents *extents;
+  struct trans *trans;         /* NULL when read_only */
+  struct workers *workers;
+  struct inodes *inodes;
+  struct data *data;
+
+  struct commit_ctx *commit;   /* see commit.h; NULL when read_only */
+};
+
+/* Takes ownership of the devices on success only. */
+extern int fs_open (struct device **devs, size_t n, const struct fs_opts *,
+                    struct fs **ret);
+/* Write out data, commit, close.  No file may be open.  The pool is gone also
+ * when an error is returned.  Accepts NULL.
+ */
+extern int fs_close (struct fs *);
+/* Drop everything without writing: a crash, for tests. */
+extern void fs_kill (struct fs *);
+
+/* Write out all data and commit: everything acknowledged is durable. */
+extern int fs_commit (struct fs *);
+
+/* The reason why the pool is read-only now, or NULL when it is writable. */
+extern const char *fs_why_read_only (struct fs *);
+
+#endif /* BTRNBD_FS_CORE_H */
