@@ -35,6 +35,11 @@ struct block {
 extern int block_cache_new (struct volume *, size_t budget_bytes,
                             struct block_cache **ret);
 extern void block_cache_free (struct block_cache *); /* drops all */
+/* From now on prefetches run there; NULL (the default): in their caller.  The
+ * pool must outlive the cache, or be taken away by NULL and drained.
+ */
+struct workers;
+extern void block_cache_set_workers (struct block_cache *, struct workers *);
 
 /* The block that EXPECT describes, verified against it (also when it was in
  * the cache).  Bad copies are retried on the other mirrors and repaired.
@@ -49,7 +54,8 @@ extern void block_prefetch (struct block_cache *, const struct tree_expect *,
                             size_t n);
 
 /* A new dirty block, contents tb_init'ed from IDENT (whose generation is the
- * running transaction's).  A stale clean block at that address is dropped.
+ * running transaction's).  A stale clean block at that address is dropped; a
+ * dirty one there is an error of the allocator (-ERR_invalid).
  */
 extern int block_new (struct block_cache *, const struct tb_ident *,
                       struct block **ret);
@@ -68,7 +74,9 @@ block_putp (struct block **b)
  * is: may be changed in place.
  */
 extern bool block_is_writable (const struct block *, uint64_t transid);
-/* The block was dirty and has been freed: it will not be written. */
+/* The block was dirty and is being freed: it will not be written.  No effect
+ * on a clean one.  Must come before its address may be allocated again.
+ */
 extern void block_drop (struct block_cache *, struct block *);
 /* Forget a clean block whose address has been freed by a commit. */
 extern void block_forget (struct block_cache *, uint64_t bytenr);

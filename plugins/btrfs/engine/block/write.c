@@ -1,0 +1,173 @@
+/* block: write-out.
+ *
+ * The blocks of a generation that is written out do not change any more, so
+ * no tree lock is needed.  They go out sorted by address, in batches, and
+ * neighbours of one chunk as one operation.
+ */
+
+#include <config.h>
+
+#include <inttypes.h>
+
+#include "block/block_priv.h"
+
+#define BATCH_MAX 256
+#define OP_BYTES_MAX (1024 * 1024)
+
+static int
+by_address (const void *a, const void *b)
+{
+  const struct block *const *x = a, *const *y = b;
+
+  return (*x)->bytenr < (*y)->bytenr ? -1 : (*x)->bytenr > (*y)->bytenr;
+}
+
+/* Last look, and everything in the header that a finished block has. */
+static int
+seal (struct block_cache *c, struct block *b)
+{
+  struct btrfs_header *h = tb_header (b->data);
+  int r;
+
+  r = tree_check_contents (c->format, b->data);
+  if (r == 0 && tb_bytenr (b->data) != b->bytenr)
+    r = err_new (ERR_block_header, "header says %" PRIu64,
+                 tb_bytenr (b->data));
+  if (r < 0)
+    return err_note (r, "tree %" PRIu64 " block %" PRIu64 " was not written",
+                     tb_owner (b->data), b->bytenr);
+  h->flags = le64_make (tb_flags (b->data) | BTRFS_HEADER_FLAG_WRITTEN);
+  tb_set_csum (b->data, c->nodesize, c->format->csum_type);
+  return 0;
+}
+
+/* Operations for N sorted blocks, neighbours merged; the number of them. */
+static size_t
+build_ops (struct block_cache *c, struct block **v, size_t n,
+           struct iovec *iov, struct volume_op *ops)
+{
+  struct chunk_info chunk;
+  uint64_t chunk_end = 0;
+  struct volume_op *op = NULL;
+  size_t i, k = 0;
+
+  for (i = 0; i < n; i++) {
+    iov[i] = (struct iovec) { v[i]->data, c->nodesize };
+    if (op != NULL && op->logical + op->len == v[i]->bytenr &&
+        v[i]->bytenr < chunk_end && op->len + c->nodesize <= OP_BYTES_MAX) {
+      op->len += c->nodesize;
+      op->iovcnt++;
+      continue;
+    }
+    if (v[i]->bytenr >= chunk_end) {
+      chunk_end = 0;
+      /* An unmapped address is told by the write. */
+      if (volume_find_chunk (c->volume, v[i]->bytenr, &chunk) &&
+          chunk.logical <= v[i]->bytenr)
+        chunk_end = chunk.logical + chunk.length;
+    }
+    op = &ops[k++];
+    *op = (struct volume_op) { .kind = IO_WRITE, .logical = v[i]->bytenr,
+      .len = c->nodesize, .iov = &iov[i], .iovcnt = 1 };
+  }
+  return k;
+}
+
+static void
+mark_clean (struct block_cache *c, struct block *b)
+{
+  struct block_list out = TAILQ_HEAD_INITIALIZER (out);
+  struct block_shard *s = block_shard_of (c, b->bytenr);
+  struct block_priv *p = block_to_priv (b);
+
+  mutex_lock (&s->lock);
+  if (p->state == BLOCK_DIRTY) {
+    block_to_clean (c, s, p, true);
+    block_evict (c, s, &out);
+  }
+  mutex_unlock (&s->lock);
+  block_free_list (&out);
+}
+
+static int
+write_batch (struct block_cache *c, struct block **v, size_t n)
+{
+  struct iovec iov[BATCH_MAX];
+  struct volume_op ops[BATCH_MAX];
+  size_t i, k;
+  int r;
+
+  for (i = 0; i < n; i++)
+    if ((r = seal (c, v[i])) < 0)
+      return r;
+  k = build_ops (c, v, n, iov, ops);
+  r = volume_run (c->volume, ops, k);
+  if (r < 0)
+    return err_note (r, "write of tree blocks %" PRIu64 " to %" PRIu64,
+                     v[0]->bytenr, v[n - 1]->bytenr);
+  for (i = 0; i < n; i++)
+    mark_clean (c, v[i]);
+  return 0;
+}
+
+int
+block_write_set (struct block_cache *c, struct block **v, size_t n)
+{
+  size_t i, k;
+  int r;
+
+  qsort (v, n, sizeof *v, by_address);
+  for (i = 0; i < n; i += k) {
+    k = MIN (n - i, (size_t) BATCH_MAX);
+    if ((r = write_batch (c, v + i, k)) < 0)
+      return r;
+  }
+  return 0;
+}
+
+/* Append references to the dirty blocks of S with generation TRANSID. */
+static int
+collect (struct block_shard *s, uint64_t transid, struct block ***v,
+         size_t *n, size_t *max)
+{
+  struct block_priv *p;
+  struct block **bigger;
+  int r = 0;
+
+  mutex_lock (&s->lock);
+  TAILQ_FOREACH (p, &s->dirty[transid % BLOCK_DIRTY_LISTS], link) {
+    if (p->generation != transid)
+      continue;
+    if (*n == *max) {
+      bigger = realloc (*v, (*max * 2 + 64) * sizeof **v);
+      if (bigger == NULL) {
+        r = err_new (ERR_nomem, "write-out of tree blocks");
+        break;
+      }
+      *v = bigger;
+      *max = *max * 2 + 64;
+    }
+    (*v)[(*n)++] = block_get (&p->b);
+  }
+  mutex_unlock (&s->lock);
+  return r;
+}
+
+int
+block_write_out (struct block_cache *c, uint64_t transid,
+                 uint64_t *ret_bytes)
+{
+  CLEANUP_FREE struct block **v = NULL;
+  size_t n = 0, max = 0, i;
+  int r = 0;
+
+  for (i = 0; r == 0 && i < c->nr_shards; i++)
+    r = collect (&c->shards[i], transid, &v, &n, &max);
+  if (r == 0 && n > 0)
+    r = block_write_set (c, v, n);
+  for (i = 0; i < n; i++)
+    block_put (v[i]);
+  if (r == 0 && ret_bytes != NULL)
+    *ret_bytes = (uint64_t) n * c->nodesize;
+  return r;
+}
