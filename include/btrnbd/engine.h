@@ -42,6 +42,18 @@ struct btrnbd_open_opts {
 extern int btrnbd_pool_open (const char *const *devices, size_t n,
                              const struct btrnbd_open_opts *,
                              struct btrnbd_pool **ret);
+/* In two steps, for hosts that fork in between: the claim holds the devices
+ * locked and has looked at their superblocks (not at more), and has started
+ * no thread; opening it consumes it, also on failure.  OPTS must be the same.
+ */
+struct btrnbd_claim;
+extern int btrnbd_pool_claim (const char *const *devices, size_t n,
+                              const struct btrnbd_open_opts *,
+                              struct btrnbd_claim **ret);
+extern int btrnbd_claim_open (struct btrnbd_claim *,
+                              const struct btrnbd_open_opts *,
+                              struct btrnbd_pool **ret);
+extern void btrnbd_claim_free (struct btrnbd_claim *); /* accepts NULL */
 /* Takes ownership of the devices, also on failure. */
 extern int btrnbd_pool_open_devices (struct device **, size_t n,
                                      const struct btrnbd_open_opts *,
@@ -66,13 +78,18 @@ struct btrnbd_pool_info {
   uint32_t nodesize, sectorsize;
   char csum[12];
   uint64_t incompat, compat_ro;
+  bool rotational;            /* any device is */
   bool read_only;
   char read_only_reason[256];
   struct btrnbd_space data, metadata, system;
   uint64_t unallocated, global_reserve, free_estimate;
 };
+/* Looks at every block group. */
 extern int btrnbd_pool_get_info (struct btrnbd_pool *,
                                  struct btrnbd_pool_info *ret);
+/* The fields up to read_only_reason, the rest zero: needs no disk. */
+extern void btrnbd_pool_identify (struct btrnbd_pool *,
+                                  struct btrnbd_pool_info *ret);
 struct btrnbd_pool_stats {
   uint64_t commits, commit_ns_total, commit_ns_max;
   uint64_t block_reads, block_hits, block_writes_bytes, blocks_repaired;

@@ -1,3 +1,12 @@
 libengine_la_SOURCES += \
 	$(ENGINE)/fs/commit.h \
 	$(ENGINE)/fs/core.h
+
+# the public API
+libengine_la_SOURCES += \
+	$(ENGINE)/fs/api_exports.c \
+	$(ENGINE)/fs/api_files.c \
+	$(ENGINE)/fs/api_info.c \
+	$(ENGINE)/fs/api_names.c \
+	$(ENGINE)/fs/api_pool.c \
+	$(ENGINE)/fs/api_priv.h

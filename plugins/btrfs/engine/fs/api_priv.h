@@ -1,0 +1,98 @@
+/* fs: what the files of the public API share; for api*.c only. */
+#ifndef BTRNBD_FS_API_PRIV_H
+#define BTRNBD_FS_API_PRIV_H
+
+#include <btrnbd/engine.h>
+
+#include "base/cleanup.h"
+#include "base/containers.h"
+#include "base/err.h"
+#include "fs/core.h"
+
+/* The file of a volume, and where its description is kept. */
+#define VOLUME_FILE "disk"
+#define DESCRIPTION_XATTR "user.btrnbd.description"
+#define DESCRIPTION_MAX 4096
+#define EXPORT_NAME_MAX 4096
+
+/* One per inode with an open handle; all handles share it. */
+struct open_inode {
+  struct inode *inode;         /* referenced */
+  RB_ENTRY (open_inode) entry;
+  unsigned handles;            /* protected by pool->open_lock */
+
+  struct mutex lock;           /* RANK_FLUSH; protects all below */
+  uint64_t failures;           /* write-outs that lost something */
+  int last_failure;            /* code of the newest */
+};
+RB_HEAD (open_inodes, open_inode);
+
+/* Flushes of all devices, shared by those who wait for one. */
+struct device_flushes {
+  struct mutex lock;           /* RANK_FLUSH; protects all below */
+  struct cond done;
+  uint64_t started, finished;  /* flushes; numbered from 1 */
+  bool running;
+};
+
+struct btrnbd_pool {
+  struct fs *fs;
+  struct device_flushes flushes;
+
+  /* RANK_FS_OPEN: opening, closing, and changes that an open file forbids. */
+  struct mutex open_lock;
+  struct open_inodes open;     /* protected by open_lock */
+};
+
+struct btrnbd_file {
+  struct btrnbd_pool *pool;
+  struct open_inode *open;
+  struct inode *inode;         /* open->inode */
+  bool read_only;
+  char *description;           /* or NULL */
+
+  uint64_t failures_seen;      /* protected by open->lock */
+};
+
+/* --- api_pool.c --- */
+
+/* 0, or why nothing can be changed. */
+extern int pool_check_writable (struct btrnbd_pool *);
+/* The commit that covers generation TRANSID is durable afterwards. */
+extern int pool_commit_covering (struct btrnbd_pool *, uint64_t transid);
+/* A flush of all devices that starts after the call. */
+extern int pool_flush_devices (struct btrnbd_pool *);
+
+/* --- api_names.c --- */
+
+extern int api_walk (struct btrnbd_pool *, const char *path,
+                     struct inode **ret);
+extern int api_walk_parent (struct btrnbd_pool *, const char *path,
+                            struct inode **ret_dir, const char **ret_name,
+                            size_t *ret_len);
+extern void api_stat_fill (struct inode *, struct btrnbd_stat *ret);
+extern bool api_is_file (struct inode *);
+extern bool api_is_subvol_top (const struct inode *);
+extern bool api_root_read_only (struct root *);
+
+/* --- api_exports.c --- */
+
+/* "/" stripped from the front of NAME; the reason when no client may use it.
+ */
+extern int export_name_check (const char *name, const char **ret_path);
+/* The file that export NAME stands for; *ret_volume (may be NULL): NAME is
+ * the subvolume around it.
+ */
+extern int export_resolve (struct btrnbd_pool *, const char *name,
+                           struct inode **ret, bool *ret_volume);
+/* The description, malloc'd, or NULL. */
+extern int export_description_get (struct inode *, char **ret);
+
+/* --- api_files.c --- */
+
+/* Open handles of INODE; open_lock held. */
+extern unsigned open_handles (struct btrnbd_pool *, const struct inode *);
+
+RB_PROTOTYPE (open_inodes, open_inode, entry, open_inode_cmp)
+
+#endif /* BTRNBD_FS_API_PRIV_H */
