@@ -4,6 +4,9 @@ libengine_la_SOURCES += \
 
 # the public API
 libengine_la_SOURCES += \
+	$(ENGINE)/fs/api_dump.c \
+	$(ENGINE)/fs/api_dump.h \
+	$(ENGINE)/fs/api_dump_items.c \
 	$(ENGINE)/fs/api_exports.c \
 	$(ENGINE)/fs/api_files.c \
 	$(ENGINE)/fs/api_info.c \
