@@ -51,7 +51,7 @@ pack_next (enum pack_kind kind, const void *item, uint32_t size,
 {
   const size_t head = head_size (kind);
   uint32_t at = rec->head == NULL ? 0 : rec->offset + rec->len;
-  uint32_t name_len, data_len;
+  uint32_t name_len = 0, data_len;
 
   *ret_found = false;
   if (at >= size)
