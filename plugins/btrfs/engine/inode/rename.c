@@ -328,7 +328,7 @@ static int
 attempt (struct renaming *rn, enum rename_mode mode, bool *retry)
 {
   struct inode *locked[4];
-  bool nothing;
+  bool nothing = false;
   int r;
 
   *retry = false;
