@@ -42,7 +42,7 @@ sref_find (struct roots *roots, const struct sref *ref, uint64_t *ret_index,
 {
   uint8_t buf[sizeof (struct btrfs_root_ref) + BTRFS_NAME_MAX];
   struct btrfs_root_ref head;
-  struct tree *tree;
+  struct tree *tree = NULL;
   uint32_t size = 0;
   int r;
 
@@ -75,7 +75,7 @@ sref_add (struct roots *roots, struct txn *txn, const struct sref *ref,
     .sequence = le64_make (index),
     .name_len = le16_make (ref->name.len),
   };
-  struct tree *tree;
+  struct tree *tree = NULL;
   int r;
 
   r = root_tree (roots, &tree);
@@ -99,7 +99,7 @@ sref_add (struct roots *roots, struct txn *txn, const struct sref *ref,
 int
 sref_del (struct roots *roots, struct txn *txn, const struct sref *ref)
 {
-  struct tree *tree;
+  struct tree *tree = NULL;
   int r;
 
   r = root_tree (roots, &tree);
