@@ -94,11 +94,14 @@ tree_level (const struct tree *t)
 /* --- cursors --- */
 
 struct cursor {
-  struct tree *tree;
+  struct tree *tree;           /* NULL in a committed root */
+  struct block_cache *cache;
+  uint64_t tree_id;
   struct block *path[BTRFS_MAX_LEVEL]; /* [0] leaf .. [level] root */
   uint32_t slot[BTRFS_MAX_LEVEL];
   unsigned level;              /* of the root */
   bool positioned;             /* path is filled */
+  uint8_t ahead;               /* leaves read ahead, grows while walking */
 };
 
 #define CURSOR_INIT ((struct cursor) { .positioned = false })

@@ -1,0 +1,72 @@
+/* btree: life of a tree. */
+
+#include <config.h>
+
+#include "btree/tree_priv.h"
+
+static int
+tree_alloc (struct block_cache *cache, uint64_t id, enum lock_rank rank,
+            bool shareable, struct tree **ret)
+{
+  struct tree *t = calloc (1, sizeof *t);
+
+  if (t == NULL)
+    return err_new (ERR_nomem, "tree %" PRIu64, id);
+  t->id = id;
+  t->cache = cache;
+  t->shareable = shareable;
+  rwlock_init (&t->lock, rank);
+  *ret = t;
+  return 0;
+}
+
+int
+tree_open (struct block_cache *cache, uint64_t id,
+           const struct tree_expect *root, enum lock_rank rank,
+           bool shareable, struct tree **ret)
+{
+  char name[TREE_STR_MAX];
+  struct tree *t;
+  int r;
+
+  r = tree_alloc (cache, id, rank, shareable, &t);
+  if (r < 0)
+    return r;
+  r = block_read (cache, root, &t->root);
+  if (r < 0) {
+    tree_free (t);
+    return err_note (r, "root node %" PRIu64 " of tree %s", root->bytenr,
+                     tree_str (id, name));
+  }
+  *ret = t;
+  return 0;
+}
+
+int
+tree_create (struct tree_txn *txn, struct block_cache *cache, uint64_t id,
+             enum lock_rank rank, bool shareable, struct tree **ret)
+{
+  struct tree *t;
+  int r;
+
+  r = tree_alloc (cache, id, rank, shareable, &t);
+  if (r < 0)
+    return r;
+  r = tree_new_block (txn, t, 0, 0, &t->root);
+  if (r < 0) {
+    tree_free (t);
+    return r;
+  }
+  *ret = t;
+  return 0;
+}
+
+void
+tree_free (struct tree *t)
+{
+  if (t == NULL)
+    return;
+  block_put (t->root);
+  rwlock_done (&t->lock);
+  free (t);
+}
