@@ -26,7 +26,7 @@ tree_open (struct block_cache *cache, uint64_t id,
            bool shareable, struct tree **ret)
 {
   char name[TREE_STR_MAX];
-  struct tree *t;
+  struct tree *t = NULL;
   int r;
 
   r = tree_alloc (cache, id, rank, shareable, &t);
@@ -46,7 +46,7 @@ int
 tree_create (struct tree_txn *txn, struct block_cache *cache, uint64_t id,
              enum lock_rank rank, bool shareable, struct tree **ret)
 {
-  struct tree *t;
+  struct tree *t = NULL;
   int r;
 
   r = tree_alloc (cache, id, rank, shareable, &t);
