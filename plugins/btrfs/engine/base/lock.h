@@ -40,6 +40,7 @@ enum lock_rank {
   RANK_SPACE,          /* space: space_info counters, list of block groups */
   RANK_BLOCK_GROUP,    /* space: one block group's free space */
   RANK_ICACHE,         /* inode: table of in-memory inodes */
+  RANK_SUBVOLS,        /* subvol: list of subvolumes to drop */
   RANK_EXTENT_MAP,     /* data: extent map of one file */
   RANK_DIRTY,          /* data: dirty ranges of one file */
   RANK_DATA_CACHE,     /* data: clean cache shard, ladder never */

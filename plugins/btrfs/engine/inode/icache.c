@@ -213,6 +213,8 @@ get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
 
   *ret = NULL;
   mutex_lock (&ii->lock);
+  while (ii->leaving_root == root->id)
+    cond_wait (&ii->changed, &ii->lock);
   while ((in = find (ii, root, ino)) != NULL) {
     r = use_present (ii, in, ret);
     if (r < 0 || *ret != NULL)
@@ -358,13 +360,12 @@ inode_put (struct inode *in)
   mutex_unlock (&ii->lock);
 }
 
-int
-inodes_forget_root (struct inodes *ii, uint64_t root_id)
+/* Locked; drop the unused inodes of a subvolume. */
+static int
+forget_root (struct inodes *ii, uint64_t root_id)
 {
   struct inode_priv *p, *next;
-  int r = 0;
 
-  mutex_lock (&ii->lock);
  again:
   RB_FOREACH_SAFE (p, inode_table, &ii->table, next) {
     if (p->inode->root->id != root_id)
@@ -373,19 +374,51 @@ inodes_forget_root (struct inodes *ii, uint64_t root_id)
       cond_wait (&ii->changed, &ii->lock);
       goto again;
     }
-    if (p->refs > 0) {
-      r = err_new (ERR_busy, "inode %llu of subvolume %llu",
-                   (unsigned long long) p->inode->ino,
-                   (unsigned long long) root_id);
-      break;
-    }
+    if (p->refs > 0)
+      return err_new (ERR_busy, "inode %llu of subvolume %llu",
+                      (unsigned long long) p->inode->ino,
+                      (unsigned long long) root_id);
     TAILQ_REMOVE (&ii->lru, p, lru);
     --ii->lru_len;
     evict (ii, p->inode);
     goto again;
   }
+  return 0;
+}
+
+int
+inodes_root_leave (struct inodes *ii, uint64_t root_id)
+{
+  int r;
+
+  mutex_lock (&ii->lock);
+  assert (ii->leaving_root == 0);
+  ii->leaving_root = root_id;
+  r = forget_root (ii, root_id);
   mutex_unlock (&ii->lock);
+  if (r < 0)
+    inodes_root_left (ii);
   return r;
+}
+
+void
+inodes_root_left (struct inodes *ii)
+{
+  SCOPED_LOCK (&ii->lock);
+  ii->leaving_root = 0;
+  cond_broadcast (&ii->changed);
+}
+
+void
+inodes_names_lock (struct inodes *ii)
+{
+  mutex_lock (&ii->names);
+}
+
+void
+inodes_names_unlock (struct inodes *ii)
+{
+  mutex_unlock (&ii->names);
 }
 
 int

@@ -79,10 +79,6 @@ extern void inode_put (struct inode *);
 extern int inode_top (struct inodes *, struct inode **ret);
 extern int inode_default_top (struct inodes *, struct inode **ret);
 extern int inodes_default_root (struct inodes *, uint64_t *ret_id);
-/* Drop unused inodes of a subvolume that is about to go from memory;
- * -ERR_busy when one is in use.
- */
-extern int inodes_forget_root (struct inodes *, uint64_t root_id);
 /* One component; crosses into subvolumes.  "." and ".." are refused. */
 extern int inode_lookup (struct inode *dir, const char *name, size_t len,
                          struct inode **ret);

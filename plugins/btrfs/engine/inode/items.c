@@ -240,6 +240,20 @@ inode_next_index (struct inode *dir, uint64_t *ret_index)
 }
 
 int
+inode_dir_changed (struct txn *txn, struct inode *dir, uint64_t used_index,
+                   int64_t name_bytes)
+{
+  if (name_bytes < 0)
+    dir->size -= MIN (dir->size, (uint64_t) (-2 * name_bytes));
+  else {
+    dir->size += 2 * name_bytes;
+    dir->priv->next_index = MAX (dir->priv->next_index, used_index + 1);
+  }
+  inode_touch (dir, txn);
+  return inode_write_locked (txn, dir);
+}
+
+int
 inode_set_mode (struct inode *in, uint32_t mode, uint32_t uid, uint32_t gid)
 {
   struct txn *txn;

@@ -133,6 +133,25 @@ extern int sref_del (struct roots *, struct txn *, const struct sref *);
 
 /* --- others --- */
 
+/* The pool's lock for operations that take or move names (RANK_NAMESPACE). */
+extern void inodes_names_lock (struct inodes *);
+extern void inodes_names_unlock (struct inodes *);
+/* Keep everybody from getting inodes of a subvolume that is being deleted
+ * (they wait) and drop the unused ones; -ERR_busy, with nothing kept, when
+ * one is in use.  Pair with inodes_root_left.  `names` held.
+ */
+extern int inodes_root_leave (struct inodes *, uint64_t root_id);
+extern void inodes_root_left (struct inodes *);
+
+/* May names in DIR be changed (dir->lock held)?  The index that a new entry
+ * gets, and after it has been added or taken: the directory's own item.
+ * Tree lock exclusive for the latter two.
+ */
+extern int inode_check_dir (struct inode *dir);
+extern int inode_next_index (struct inode *dir, uint64_t *ret_index);
+extern int inode_dir_changed (struct txn *, struct inode *dir,
+                              uint64_t used_index, int64_t name_bytes);
+
 /* A fresh inode item: one link, times now, generation and transid running. */
 extern struct btrfs_inode_item inode_item_make (const struct txn *,
                                                 uint32_t mode,

@@ -42,6 +42,7 @@ struct inodes {
   struct inode_lru lru;        /* oldest first */
   unsigned lru_len;
   bool closing;
+  uint64_t leaving_root;       /* a subvolume being deleted, or 0 */
 };
 
 /* Linux's number for the stand-in of a foreign subvolume entry. */
@@ -64,15 +65,8 @@ extern int inode_write_locked (struct txn *, struct inode *);
 /* ctime := now and the rest of inode_touch, without mtime. */
 extern void inode_touch_ctime (struct inode *, struct txn *);
 
-/* May names in DIR be changed?  inode.lock held, tree lock not needed. */
-extern int inode_check_dir (struct inode *dir);
 /* The pool may be written and IN is on disk. */
 extern int inode_check_write (struct inode *in);
-/* Next free index of DIR (tree lock and inode.lock held); the taker sets
- * priv->next_index behind it.
- */
-extern int inode_next_index (struct inode *dir, uint64_t *ret_index);
-
 /* May extended references be written, and: one is about to be (`names`
  * held).
  */

@@ -1,1 +1,2 @@
-# subvol: no sources yet
+libengine_la_SOURCES += \
+	$(ENGINE)/subvol/subvol.h

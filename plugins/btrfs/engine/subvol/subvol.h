@@ -1,0 +1,87 @@
+/* subvol: subvolumes, made, listed, deleted and dropped.
+ *
+ * A subvolume is a tree of its own with a root item, an entry in a directory
+ * of its parent and a pair of references in the root tree.  Deleting takes
+ * the name, sets the root item's references to 0 and adds an ORPHAN item, all
+ * in one transaction; the blocks and extents of the tree go afterwards in
+ * steps of bounded size ("dropping"), which a crash may interrupt: the root
+ * item says how far they came.
+ *
+ * Snapshots have their place here, but are not made yet.
+ */
+#ifndef BTRNBD_SUBVOL_SUBVOL_H
+#define BTRNBD_SUBVOL_SUBVOL_H
+
+#include "inode/inode.h"
+
+struct subvols;                /* context of the room */
+
+/* Rooms that subvolumes need, all borrowed. */
+struct subvols_env {
+  struct trans *trans;         /* NULL: read-only */
+  struct roots *roots;
+  struct extents *extents;
+  struct block_cache *cache;
+  struct inodes *inodes;
+};
+extern int subvols_new (const struct subvols_env *, struct subvols **ret);
+extern void subvols_free (struct subvols *); /* accepts NULL */
+
+/* --- making --- */
+
+struct subvol_new {
+  uint32_t mode;               /* of the top directory, permissions only */
+  uint32_t uid, gid;
+  /* One regular file in the top directory; NULL: none. */
+  const char *file;
+  uint32_t file_mode;          /* permissions only */
+  uint64_t file_size;          /* a hole */
+  uint64_t file_flags;         /* BTRFS_INODE_*; NODATACOW adds NODATASUM */
+  /* One extended attribute of the top directory; NULL: none. */
+  const char *xattr;
+  const void *value;
+  size_t value_len;
+};
+/* All of it in one transaction: after a crash it is whole or absent. */
+extern int subvol_create (struct subvols *, struct inode *dir,
+                          const char *name, size_t len,
+                          const struct subvol_new *, uint64_t *ret_id);
+
+/* --- deleting --- */
+
+/* -ERR_busy when an inode of it is in use or it is the default subvolume,
+ * -ERR_not_empty when it holds subvolumes, -ERR_not_dir when NAME is not one.
+ * What it occupied is freed by subvols_drop_dead.
+ */
+extern int subvol_delete (struct subvols *, struct inode *dir,
+                          const char *name, size_t len);
+
+/* At open for writing, before orphans of the root tree are cleaned: find what
+ * earlier deletions, ours or those of Linux, have left to drop.
+ */
+extern int subvols_find_dead (struct subvols *);
+/* Drop all that is deleted, many transactions long.  One caller at a time
+ * does the work, others return at once.  It ends early, without error and
+ * resumable, once STOP (may be NULL) returns true.
+ */
+extern int subvols_drop_dead (struct subvols *, bool (*stop) (void *opaque),
+                              void *opaque);
+extern bool subvols_have_dead (struct subvols *);
+
+/* --- listing --- */
+
+struct subvol_info {
+  uint64_t id, parent;         /* parent 0: the pool's top */
+  uint64_t generation, otransid;
+  struct timespec otime;
+  uint8_t uuid[BTRFS_UUID_SIZE], parent_uuid[BTRFS_UUID_SIZE];
+  bool read_only;
+  const char *path;            /* from the pool's top; NULL: not reachable */
+};
+typedef int (*subvol_fn) (void *opaque, const struct subvol_info *);
+/* All but the top itself and deleted ones, by id; FN runs without locks and
+ * returns non-zero to stop, which is returned.
+ */
+extern int subvols_list (struct subvols *, subvol_fn, void *opaque);
+
+#endif /* BTRNBD_SUBVOL_SUBVOL_H */
