@@ -128,22 +128,33 @@ export_resolve (struct btrnbd_pool *p, const char *name, struct inode **ret,
     return err_new (ERR_not_file, "%s", path);
   }
   *ret = inode;
-  if (ret_volume != NULL)
-    *ret_volume = volume;
+  *ret_volume = volume;
   return 0;
 }
 
 int
-export_description_get (struct inode *inode, char **ret)
+export_description_get (struct btrnbd_pool *p, struct inode *file,
+                        bool volume, char **ret)
 {
+  struct inode *inode = NULL;
   char buf[DESCRIPTION_MAX];
   size_t len;
   int r;
 
+  *ret = NULL;
+  if (volume)
+    r = inode_get (p->fs->inodes, file->root->id, BTRFS_FIRST_FREE_OBJECTID,
+                   &inode);
+  else {
+    inode = inode_ref (file);
+    r = 0;
+  }
+  if (r < 0)
+    return r;
   r = inode_getxattr (inode, DESCRIPTION_XATTR, buf, sizeof buf, &len);
+  inode_put (inode);
   if (r == -ERR_xattr_missing || (r == 0 && len > sizeof buf)) {
     err_clear ();
-    *ret = NULL;
     return 0;
   }
   if (r < 0)
@@ -221,7 +232,7 @@ list_add (struct listing *l, struct found *f, const char *path,
   name = strdup (path);
   if (name == NULL)
     return err_new (ERR_nomem, "list of exports");
-  r = export_description_get (inode, &text);
+  r = export_description_get (l->pool, inode, f == &l->volumes, &text);
   if (r < 0)
     return r;
   api_stat_fill (inode, &st);

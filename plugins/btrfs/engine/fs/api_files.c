@@ -76,8 +76,8 @@ open_inode_get (struct btrnbd_pool *p, struct inode **inode,
 
 /* Consumes the reference on INODE. */
 static int
-open_file (struct btrnbd_pool *p, struct inode *inode, unsigned flags,
-           struct btrnbd_file **ret)
+open_file (struct btrnbd_pool *p, struct inode *inode, bool volume,
+           unsigned flags, struct btrnbd_file **ret)
 {
   struct btrnbd_file *f = calloc (1, sizeof *f);
   struct inode *spare = inode;
@@ -88,7 +88,7 @@ open_file (struct btrnbd_pool *p, struct inode *inode, unsigned flags,
     return err_new (ERR_nomem, "open file");
   }
   f->pool = p;
-  r = export_description_get (inode, &f->description);
+  r = export_description_get (p, inode, volume, &f->description);
   if (r == 0) {
     mutex_lock (&p->open_lock);
     mutex_lock (&inode->lock);
@@ -132,7 +132,7 @@ btrnbd_file_open (struct btrnbd_pool *p, const char *path, unsigned flags,
     inode_put (inode);
     return err_new (ERR_not_file, "%s", path);
   }
-  return open_file (p, inode, flags, ret);
+  return open_file (p, inode, false, flags, ret);
 }
 
 int
@@ -140,10 +140,11 @@ btrnbd_export_open (struct btrnbd_pool *p, const char *name, unsigned flags,
                     struct btrnbd_file **ret)
 {
   struct inode *inode = NULL;
+  bool volume;
   int r;
 
-  r = export_resolve (p, name, &inode, NULL);
-  return r < 0 ? r : open_file (p, inode, flags, ret);
+  r = export_resolve (p, name, &inode, &volume);
+  return r < 0 ? r : open_file (p, inode, volume, flags, ret);
 }
 
 void

@@ -8,6 +8,7 @@
 #include "base/containers.h"
 #include "base/err.h"
 #include "fs/core.h"
+#include "subvol/subvol.h"
 
 /* The file of a volume, and where its description is kept. */
 #define VOLUME_FILE "disk"
@@ -80,13 +81,16 @@ extern bool api_root_read_only (struct root *);
 /* "/" stripped from the front of NAME; the reason when no client may use it.
  */
 extern int export_name_check (const char *name, const char **ret_path);
-/* The file that export NAME stands for; *ret_volume (may be NULL): NAME is
- * the subvolume around it.
+/* The file that export NAME stands for; *ret_volume: NAME is the subvolume
+ * around it.
  */
 extern int export_resolve (struct btrnbd_pool *, const char *name,
                            struct inode **ret, bool *ret_volume);
-/* The description, malloc'd, or NULL. */
-extern int export_description_get (struct inode *, char **ret);
+/* The description, malloc'd, or NULL.  That of a volume is an attribute of
+ * the subvolume's top directory.
+ */
+extern int export_description_get (struct btrnbd_pool *, struct inode *file,
+                                   bool volume, char **ret);
 
 /* --- api_files.c --- */
 

@@ -10,6 +10,7 @@
 #include "base/workers.h"
 #include "data/data.h"
 #include "fs/commit.h"
+#include "subvol/subvol.h"
 
 struct fs_opts {
   bool read_only;
@@ -33,6 +34,7 @@ struct fs {
   struct workers *workers;
   struct inodes *inodes;
   struct data *data;
+  struct subvols *subvols;
 
   struct commit_ctx *commit;   /* see commit.h; NULL when read_only */
 };

@@ -1,0 +1,192 @@
+/* The public API: volumes, that is, subvolumes with one file "disk". */
+#include <config.h>
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/math.h"
+#include "fs/api_priv.h"
+
+/* A volume's size is a whole number of sectors: clients count in 512 bytes at
+ * least, and Linux cuts off what does not make one.
+ */
+static int
+volume_size (struct btrnbd_pool *p, uint64_t size, uint64_t *ret)
+{
+  uint32_t sector = volume_format (p->fs->volume)->sectorsize;
+
+  if (size > (uint64_t) INT64_MAX - sector)
+    return err_new (ERR_file_big, "size %llu", (unsigned long long) size);
+  *ret = round_up (size, sector);
+  return 0;
+}
+
+/* NAME of a volume: one component; "@" separates the tag of a snapshot. */
+static int
+volume_name_check (const char *name, const char **ret_path)
+{
+  int r;
+
+  r = export_name_check (name, ret_path);
+  if (r < 0)
+    return r;
+  if (strpbrk (*ret_path, "/@") != NULL)
+    return err_new (ERR_name_bad, "\"/\" or \"@\" in the name of a volume");
+  if (strlen (*ret_path) > BTRFS_NAME_MAX)
+    return err_new (ERR_name_long, "%zu bytes", strlen (*ret_path));
+  return 0;
+}
+
+int
+btrnbd_volume_create (struct btrnbd_pool *p, const char *name,
+                      const struct btrnbd_volume_opts *opts)
+{
+  struct subvol_new sv = {
+    .mode = 0755, .file = VOLUME_FILE, .file_mode = 0600,
+    .file_flags = opts->nocow
+      ? BTRFS_INODE_NODATACOW | BTRFS_INODE_NODATASUM : 0,
+  };
+  struct inode *top = NULL;
+  const char *path;
+  uint64_t id;
+  int r;
+
+  r = pool_check_writable (p);
+  if (r == 0)
+    r = volume_name_check (name, &path);
+  if (r == 0)
+    r = volume_size (p, opts->size, &sv.file_size);
+  if (r < 0)
+    return r;
+  if (opts->description != NULL) {
+    if (strlen (opts->description) > DESCRIPTION_MAX)
+      return err_new (ERR_xattr_big, "description of %zu bytes",
+                      strlen (opts->description));
+    sv.xattr = DESCRIPTION_XATTR;
+    sv.value = opts->description;
+    sv.value_len = strlen (opts->description);
+  }
+  r = inode_top (p->fs->inodes, &top);
+  if (r < 0)
+    return r;
+  r = subvol_create (p->fs->subvols, top, path, strlen (path), &sv, &id);
+  inode_put (top);
+  return r < 0 ? err_note (r, "volume %s", path) : 0;
+}
+
+/* Is a file of subvolume ROOT_ID open?  The open_lock is held. */
+static bool
+subvol_is_open (struct btrnbd_pool *p, uint64_t root_id)
+{
+  struct open_inode *o;
+
+  RB_FOREACH (o, open_inodes, &p->open)
+    if (o->inode->root->id == root_id)
+      return true;
+  return false;
+}
+
+/* The subvolume that volume NAME is, its parent and its name there. */
+static int
+find_volume (struct btrnbd_pool *p, const char *name, struct inode **ret_dir,
+             const char **ret_name, size_t *ret_len, uint64_t *ret_root_id)
+{
+  struct inode *file = NULL;
+  const char *path;
+  bool volume;
+  int r;
+
+  r = export_name_check (name, &path);
+  if (r == 0)
+    r = export_resolve (p, name, &file, &volume);
+  if (r < 0)
+    return r;
+  *ret_root_id = file->root->id;
+  inode_put (file);
+  if (!volume)
+    return err_new (ERR_not_file, "%s is not a volume", path);
+  return api_walk_parent (p, path, ret_dir, ret_name, ret_len);
+}
+
+int
+btrnbd_volume_remove (struct btrnbd_pool *p, const char *name)
+{
+  struct inode *dir = NULL;
+  const char *last;
+  uint64_t root_id;
+  size_t len;
+  int r;
+
+  r = pool_check_writable (p);
+  if (r == 0)
+    r = find_volume (p, name, &dir, &last, &len, &root_id);
+  if (r < 0)
+    return r;
+  mutex_lock (&p->open_lock);
+  if (subvol_is_open (p, root_id))
+    r = err_new (ERR_busy, "volume %s is open", name);
+  else
+    r = subvol_delete (p->fs->subvols, dir, last, len);
+  mutex_unlock (&p->open_lock);
+  inode_put (dir);
+  if (r < 0)
+    return err_note (r, "volume %s", name);
+  /* The name is gone; now the space.  If that fails, or the program ends
+   * before, the next open of the pool goes on with it.
+   */
+  return subvols_drop_dead (p->fs->subvols, NULL, NULL);
+}
+
+int
+btrnbd_volume_resize (struct btrnbd_pool *p, const char *name, uint64_t size)
+{
+  struct inode *file = NULL;
+  bool volume, shrinks;
+  int r;
+
+  r = pool_check_writable (p);
+  if (r == 0)
+    r = export_resolve (p, name, &file, &volume);
+  if (r < 0)
+    return r;
+  if (api_root_read_only (file->root))
+    r = err_new (ERR_inode_readonly, "%s", name);
+  else if (volume)
+    r = volume_size (p, size, &size);
+  if (r == 0) {
+    mutex_lock (&p->open_lock);
+    mutex_lock (&file->lock);
+    shrinks = size < file->size;
+    mutex_unlock (&file->lock);
+    /* The size of an export is told to a client once. */
+    if (shrinks && open_handles (p, file) > 0)
+      r = err_new (ERR_busy, "%s is open and cannot shrink", name);
+    else
+      r = data_set_size (p->fs->data, file, size);
+    mutex_unlock (&p->open_lock);
+  }
+  inode_put (file);
+  return r < 0 ? err_note (r, "%s", name) : 0;
+}
+
+int
+btrnbd_volume_rename (struct btrnbd_pool *p, const char *from, const char *to)
+{
+  struct inode *dir = NULL;
+  const char *name, *new_name;
+  uint64_t root_id;
+  size_t len;
+  int r;
+
+  r = pool_check_writable (p);
+  if (r == 0)
+    r = volume_name_check (to, &new_name);
+  if (r == 0)
+    r = find_volume (p, from, &dir, &name, &len, &root_id);
+  if (r < 0)
+    return r;
+  r = inode_rename (dir, name, len, dir, new_name, strlen (new_name),
+                    RENAME_NO_REPLACE);
+  inode_put (dir);
+  return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
+}

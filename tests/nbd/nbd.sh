@@ -1,0 +1,73 @@
+# What the NBD tests share; sourced after tests/lib/functions.sh.
+
+requires nbdkit nbdinfo nbdcopy nbdsh
+requires_file "$PLUGIN" "$BTRNBD"
+if nm -D "$PLUGIN" 2>/dev/null | grep -q "__asan_init\|__tsan_init"; then
+  skip_all "nbdkit cannot load a plugin with sanitizers"
+fi
+
+# make_pool IMAGE SIZE [VOLUME SIZE]...
+make_pool ()
+{
+  local image=$1 size=$2
+  shift 2
+  "$BTRNBD" -d "$image" mkfs --size "$size" >/dev/null || return 1
+  while (( $# > 0 )); do
+    "$BTRNBD" -d "$image" create "$1" --size "$2" >/dev/null || return 1
+    shift 2
+  done
+}
+
+# serve IMAGE ARG...: a server named "s", see start_nbdkit.
+serve ()
+{
+  start_nbdkit s "$PLUGIN" "$@"
+}
+
+# kill_server: as a crash would, nothing is written any more.
+kill_server ()
+{
+  kill -KILL "$nbdkit_pid"
+  wait "$nbdkit_pid" 2>/dev/null
+  return 0
+}
+
+# py NAME [ENV=VALUE...]: run the Python program on standard input, with
+# "nbd", "uri (export)" and "connect (export)" defined; one TAP result.
+py ()
+{
+  local name=$1
+  shift
+  {
+    cat <<'PRELUDE'
+import nbd, os, random, sys, threading, time
+sock = os.environ['SOCK']
+def uri(export=''):
+    return 'nbd+unix:///%s?socket=%s' % (export, sock)
+def connect(export='disk0', flags=None):
+    h = nbd.NBD()
+    h.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
+    h.set_strict_mode(h.get_strict_mode() & ~nbd.STRICT_ALIGN)
+    h.set_export_name(export)
+    h.connect_unix(sock)
+    return h
+def extents(h, count, offset):
+    found = []
+    def cb(context, off, entries, err):
+        found.extend(entries)
+        return 0
+    h.block_status(count, offset, cb)
+    return list(zip(found[0::2], found[1::2]))
+def fails(errno, fn, *args, **kw):
+    try:
+        fn(*args, **kw)
+    except nbd.Error as e:
+        assert e.errnum == errno, (e.errnum, e.string)
+        return
+    raise AssertionError('no error')
+PRELUDE
+    cat
+  } >"$tmp/prog.py"
+  ok "$name" env SOCK="$nbdkit_sock" "$@" \
+     timeout -k 5 "${PY_TIMEOUT:-120}" /usr/bin/python3 "$tmp/prog.py"
+}
