@@ -3,7 +3,11 @@ TEST_EXTENSIONS = .sh .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
 T_LOG_DRIVER = $(LOG_DRIVER)
-SH_LOG_COMPILER = $(SHELL)
+
+# A test that hangs is a failure, not a wait.
+TEST_TIMEOUT = 900
+LOG_COMPILER = timeout -k 10 $(TEST_TIMEOUT)
+SH_LOG_COMPILER = timeout -k 10 $(TEST_TIMEOUT) bash
 
 AM_TESTS_ENVIRONMENT = \
 	abs_top_srcdir='$(abs_top_srcdir)'; export abs_top_srcdir; \
@@ -14,6 +18,8 @@ AM_TESTS_ENVIRONMENT = \
 # What every test program of the engine links.
 TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 TEST_LIBS = libengine.la $(CMOCKA_LIBS)
+
+include $(srcdir)/tests/lib/local.mk
 
 # Unit tests: one program per room and subject, tests/unit/ROOM-WHAT.c; each
 # list below belongs to one room.
@@ -26,6 +32,7 @@ include $(srcdir)/tests/unit/btree.mk
 include $(srcdir)/tests/unit/trans.mk
 include $(srcdir)/tests/unit/inode.mk
 include $(srcdir)/tests/unit/data.mk
+include $(srcdir)/tests/unit/maint.mk
 include $(srcdir)/tests/engine/local.mk
 include $(srcdir)/tests/interop/local.mk
 include $(srcdir)/tests/nbd/local.mk

@@ -1,1 +1,3 @@
-# tests/interop/local.mk
+# The Linux kernel and btrfs check as judges.
+dist_check_SCRIPTS += tests/interop/mkfs.sh
+TESTS += tests/interop/mkfs.sh

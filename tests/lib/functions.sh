@@ -1,0 +1,345 @@
+# Shell tests (bash): TAP, skips, cleanup, loop mounts, judges, nbdkit.
+#
+#   . "$abs_top_srcdir/tests/lib/functions.sh"
+#   requires_kernel_btrfs
+#   ok "what is expected" some command      # passes when the command does
+#   is "$got" "$want" "what is compared"
+#   done_testing
+#
+# Every test has a private directory $tmp, which is removed at the end; what
+# was mounted, attached or started is undone in reverse order, also after a
+# failure or a signal.
+
+set -u
+: "${abs_top_srcdir:?run by make check}" "${abs_top_builddir:?}"
+
+BTRNBD=$abs_top_builddir/server/cli/btrnbd
+PLUGIN=$abs_top_builddir/plugins/btrfs/.libs/nbdkit-btrfs-plugin.so
+export LC_ALL=C
+# Sanitizers must fail the program that they watch, and libraries that the
+# hosts load are not ours to check for leaks.
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}
+
+# --- cleanup ---
+
+cleanup_stack=()
+
+# cleanup_fn COMMAND ARG...: run at exit, last registered first.
+cleanup_fn ()
+{
+  cleanup_stack+=("$(printf '%q ' "$@")")
+}
+
+run_cleanups ()
+{
+  local status=$? i
+  trap - EXIT INT TERM
+  for (( i = ${#cleanup_stack[@]} - 1; i >= 0; i-- )); do
+    eval "${cleanup_stack[i]}" >&2 || true
+  done
+  exit "$status"
+}
+trap run_cleanups EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/btrnbd-test.XXXXXX") || exit 99
+cleanup_fn rm -rf --one-file-system "$tmp"
+
+# --- TAP ---
+
+tap_count=0
+tap_failed=0
+
+diag ()
+{
+  printf '%s\n' "$*" | sed 's/^/# /'
+}
+
+pass ()
+{
+  tap_count=$((tap_count + 1))
+  echo "ok $tap_count - $*"
+}
+
+fail ()
+{
+  tap_count=$((tap_count + 1))
+  tap_failed=$((tap_failed + 1))
+  echo "not ok $tap_count - $*"
+}
+
+# One test that is left out, and why.
+skip ()
+{
+  tap_count=$((tap_count + 1))
+  echo "ok $tap_count - $1 # SKIP $2"
+}
+
+skip_all ()
+{
+  echo "1..0 # SKIP $*"
+  exit 0
+}
+
+# ok NAME COMMAND ARG...
+ok ()
+{
+  local name=$1 log=$tmp/ok.log status
+  shift
+  if "$@" >"$log" 2>&1 </dev/null; then
+    pass "$name"
+    return 0
+  fi
+  status=$?
+  fail "$name"
+  diag "status $status: $*"
+  tail -n 40 "$log" | sed 's/^/#   /'
+  return 1
+}
+
+# not_ok NAME COMMAND ARG...: the command must fail with a plain status, not
+# by a signal.
+not_ok ()
+{
+  local name=$1 log=$tmp/ok.log status
+  shift
+  "$@" >"$log" 2>&1 </dev/null
+  status=$?
+  if (( status != 0 && status < 126 )); then
+    pass "$name"
+    return 0
+  fi
+  fail "$name"
+  diag "status $status, a failure was expected: $*"
+  tail -n 40 "$log" | sed 's/^/#   /'
+  return 1
+}
+
+# fails_with STATUS PATTERN NAME COMMAND ARG...: status, and the extended
+# pattern in what the command says.
+fails_with ()
+{
+  local want=$1 pattern=$2 name=$3 log=$tmp/ok.log status
+  shift 3
+  "$@" >"$log" 2>&1 </dev/null
+  status=$?
+  if (( status == want )) && grep -Eq -e "$pattern" "$log"; then
+    pass "$name"
+    return 0
+  fi
+  fail "$name"
+  diag "status $status (want $want), text to match: $pattern"
+  tail -n 40 "$log" | sed 's/^/#   /'
+  return 1
+}
+
+is ()
+{
+  if [ "$1" = "$2" ]; then
+    pass "$3"
+  else
+    fail "$3"
+    diag "got:  $1"
+    diag "want: $2"
+    return 1
+  fi
+}
+
+like ()
+{
+  if [[ $1 =~ $2 ]]; then
+    pass "$3"
+  else
+    fail "$3"
+    diag "got: $1"
+    diag "does not match: $2"
+    return 1
+  fi
+}
+
+# The last line of every test; a test that never gets here has no plan, and
+# that is a failure.
+done_testing ()
+{
+  echo "1..$tap_count"
+  (( tap_failed == 0 ))
+  exit $?
+}
+
+# --- what the machine must have ---
+
+requires ()
+{
+  local program
+  for program in "$@"; do
+    command -v "$program" >/dev/null ||
+      skip_all "$program is not installed"
+  done
+}
+
+requires_file ()
+{
+  local f
+  for f in "$@"; do
+    [ -e "$f" ] || skip_all "${f#"$abs_top_builddir"/} was not built"
+  done
+}
+
+# The kernel is the judge: where CI says that it must be there, its absence
+# is a failure.
+kernel_missing ()
+{
+  if [ "${BTRNBD_REQUIRE_KERNEL:-0}" = 1 ]; then
+    echo "1..1"
+    echo "not ok 1 - $* (BTRNBD_REQUIRE_KERNEL=1)"
+    exit 1
+  fi
+  skip_all "$*"
+}
+
+requires_root ()
+{
+  [ "$(id -u)" = 0 ] || kernel_missing "needs root"
+}
+
+requires_kernel_btrfs ()
+{
+  requires_root
+  command -v btrfs >/dev/null || kernel_missing "btrfs is not installed"
+  grep -qw btrfs /proc/filesystems || modprobe -q btrfs 2>/dev/null
+  grep -qw btrfs /proc/filesystems || kernel_missing "no btrfs in the kernel"
+  [ -e /dev/loop-control ] || kernel_missing "no loop devices"
+}
+
+# --- mounts ---
+
+unmount ()
+{
+  local i
+  for i in 1 2 3 4 5; do
+    mountpoint -q "$1" || return 0
+    umount "$1" && return 0
+    sleep 0.5
+  done
+  umount -l "$1"
+}
+
+# mount_loop IMAGE DIR [OPTIONS]; the loop device detaches by itself.
+mount_loop ()
+{
+  mkdir -p "$2"
+  kernel_mark=$(cut -d' ' -f1 /proc/uptime)
+  cleanup_fn unmount "$2"
+  mount -t "${mount_type:-btrfs}" -o "loop${3:+,$3}" "$1" "$2" || return 1
+  kernel_dev=$(findmnt -no SOURCE "$2")
+}
+
+# What the kernel complained about since the last mount_loop.
+kernel_complaints ()
+{
+  dmesg 2>/dev/null | awk -v mark="$kernel_mark" -v dev="${kernel_dev#/dev/}" '
+    /BTRFS (error|critical|warning|crit)|WARNING|BUG/ {
+      t = $0; sub (/^\[ */, "", t); sub (/\].*/, "", t)
+      if (t + 0 >= mark + 0 && index ($0, dev ")")) print
+    }'
+}
+
+kernel_is_content ()
+{
+  local text
+  text=$(kernel_complaints)
+  [ -z "$text" ] || { echo "$text"; return 1; }
+}
+
+# --- judges ---
+
+# check_clean IMAGE [original|lowmem]
+check_clean ()
+{
+  local out
+  out=$(btrfs check --readonly --mode="${2:-original}" "$1" 2>&1) &&
+    grep -q "no error found" <<<"$out" &&
+    ! grep -Eqi "^ERROR|^WARNING|mismatch|bad |wrong |missing" <<<"$out" &&
+    return 0
+  echo "$out"
+  return 1
+}
+
+# scrub_clean MOUNTED-DIR
+scrub_clean ()
+{
+  local out
+  out=$(btrfs scrub start -BR "$1" 2>&1) || { echo "$out"; return 1; }
+  awk '/_errors:/ && $2 != 0 { bad = 1 }
+       /data_bytes_scrubbed/ { seen = 1 }
+       END { exit bad || !seen }' <<<"$out" || { echo "$out"; return 1; }
+}
+
+# judge NAME IMAGE: check in both modes, a kernel mount and a scrub.
+judge ()
+{
+  local name=$1 image=$2 dir=$tmp/judge.mnt
+  ok "$name: btrfs check" check_clean "$image" || return 1
+  ok "$name: btrfs check, lowmem" check_clean "$image" lowmem
+  if ok "$name: mount" mount_loop "$image" "$dir"; then
+    ok "$name: scrub" scrub_clean "$dir"
+    ok "$name: unmount" umount "$dir"
+    ok "$name: the kernel has no complaint" kernel_is_content
+  fi
+}
+
+# --- nbdkit ---
+
+# wait_until SECONDS COMMAND ARG...
+wait_until ()
+{
+  local end=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    (( SECONDS < end )) || return 1
+    sleep 0.1
+  done
+}
+
+stop_pid ()
+{
+  kill "$1" 2>/dev/null || return 0
+  wait_until 10 eval "! kill -0 $1" || kill -KILL "$1" 2>/dev/null
+  wait "$1" 2>/dev/null
+  return 0
+}
+
+# start_nbdkit NAME ARG...: serves on $tmp/NAME.sock; $nbdkit_pid, $nbdkit_uri
+# (without an export name) and $nbdkit_log tell the rest.
+start_nbdkit ()
+{
+  local name=$1
+  shift
+  nbdkit_sock=$tmp/$name.sock
+  nbdkit_log=$tmp/$name.log
+  nbdkit_uri="nbd+unix:///?socket=$nbdkit_sock"
+  rm -f "$nbdkit_sock" "$tmp/$name.pid"
+  nbdkit --exit-with-parent -f -U "$nbdkit_sock" -P "$tmp/$name.pid" \
+         "$@" >"$nbdkit_log" 2>&1 </dev/null &
+  nbdkit_pid=$!
+  cleanup_fn stop_pid "$nbdkit_pid"
+  wait_until 30 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"
+  if ! [ -s "$tmp/$name.pid" ]; then
+    cat "$nbdkit_log"
+    return 1
+  fi
+}
+
+# stop_nbdkit: SIGTERM, and the exit status it ends with.
+stop_nbdkit ()
+{
+  kill "$nbdkit_pid" || return 1
+  wait "$nbdkit_pid"
+}
+
+# uri NAME: of an export of the server started last.
+uri ()
+{
+  echo "nbd+unix:///$1?socket=$nbdkit_sock"
+}

@@ -1,0 +1,7 @@
+# What tests share.
+EXTRA_DIST += tests/lib/functions.sh
+
+check_PROGRAMS += tests/lib/mkfs-pool
+tests_lib_mkfs_pool_SOURCES = tests/lib/mkfs-pool.c
+tests_lib_mkfs_pool_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_lib_mkfs_pool_LDADD = libengine.la
