@@ -1,1 +1,33 @@
-# the CLI
+# btrnbd, the CLI.
+# Linked only when the whole engine is there.
+EXTRA_PROGRAMS = server/cli/btrnbd
+server_cli_btrnbd_SOURCES = \
+	server/cli/cli.h \
+	server/cli/cmd_create.c \
+	server/cli/cmd_df.c \
+	server/cli/cmd_dump_tree.c \
+	server/cli/cmd_get.c \
+	server/cli/cmd_info.c \
+	server/cli/cmd_ln.c \
+	server/cli/cmd_ls.c \
+	server/cli/cmd_mkdir.c \
+	server/cli/cmd_mkfs.c \
+	server/cli/cmd_mv.c \
+	server/cli/cmd_put.c \
+	server/cli/cmd_resize.c \
+	server/cli/cmd_rm.c \
+	server/cli/main.c \
+	server/cli/options.c \
+	server/cli/output.c \
+	server/cli/progress.c
+server_cli_btrnbd_CPPFLAGS = -I$(srcdir)/include -D_GNU_SOURCE
+server_cli_btrnbd_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+server_cli_btrnbd_LDADD = libengine.la $(JANSSON_LIBS)
+
+EXTRA_DIST += server/cli/btrnbd.pod
+man1_MANS += server/cli/btrnbd.1
+CLEANFILES += server/cli/btrnbd.1
+server/cli/btrnbd.1: server/cli/btrnbd.pod
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && \
+	$(POD2MAN) --section=1 --center="btrnbd" --name=BTRNBD \
+	  --release="$(PACKAGE_VERSION)" --utf8 $< $@.tmp && mv $@.tmp $@

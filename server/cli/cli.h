@@ -1,0 +1,126 @@
+/* cli: what the commands of btrnbd share.
+ *
+ * A command is one file cmd_NAME.c with one entry in the table of main.c.  It
+ * declares its options, parses, opens the pool, does its work through
+ * <btrnbd/engine.h> and returns an exit status: 0 done, 1 failed (one line
+ * on stderr says why), 2 wrong usage.
+ */
+#ifndef BTRNBD_CLI_H
+#define BTRNBD_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include <btrnbd/engine.h>
+
+#define CLI_DEVICES_MAX 64
+
+struct cli {
+  const struct cli_command *command;
+  int argc;                     /* of the command: its name and arguments */
+  char **argv;
+  const char *devices[CLI_DEVICES_MAX];
+  size_t num_devices;
+  bool json;
+  struct btrnbd_pool *pool;     /* after cli_open */
+  int status;                   /* when cli_parse says that it is over */
+};
+
+struct cli_command {
+  const char *name;
+  const char *args;             /* "NAME SIZE", for the usage line */
+  int min_args, max_args;
+  const char *summary;          /* one line */
+  int (*run) (struct cli *);
+};
+
+/* --- options (options.c) --- */
+
+enum cli_kind { CLI_FLAG, CLI_STRING, CLI_SIZE, CLI_U32, CLI_U64 };
+struct cli_opt {
+  const char *name;             /* long name; NULL ends a table */
+  char letter;                  /* 0: none */
+  enum cli_kind kind;
+  void *dest;                   /* bool, const char *, uint64_t, uint32_t */
+  const char *arg;              /* what help calls the argument */
+  const char *help;
+};
+
+/* Parse the command's arguments; the options that all commands have come by
+ * themselves.  Returns the plain arguments (NULL-terminated), or NULL when
+ * the command is over with c->status (help, wrong usage).
+ */
+extern char **cli_parse (struct cli *c, const struct cli_opt *opts);
+extern void cli_print_help (const struct cli_command *,
+                            const struct cli_opt *);
+/* "10G" and the like; false and a message when it is no size. */
+extern bool cli_parse_size (const char *what, const char *s, uint64_t *ret);
+extern bool cli_add_device (struct cli *c, const char *name);
+
+/* --- messages (output.c) --- */
+
+/* "btrnbd: ...": returns 1 for `return cli_error (...)`. */
+extern int cli_error (const char *fmt, ...)
+  __attribute__ ((format (printf, 1, 2), cold));
+/* "btrnbd: CONTEXT: the engine's sentence": returns 1. */
+extern int cli_fail (int code, const char *fmt, ...)
+  __attribute__ ((format (printf, 2, 3), cold));
+/* "btrnbd COMMAND: ..." and where help is: returns 2. */
+extern int cli_usage_error (const struct cli *c, const char *fmt, ...)
+  __attribute__ ((format (printf, 2, 3), cold));
+
+/* --- the pool (output.c) --- */
+
+/* 0, or an exit status after a message. */
+extern int cli_open (struct cli *c, bool read_only);
+/* Commit and close; STATUS, or 1 after a message when that failed. */
+extern int cli_close (struct cli *c, int status);
+
+/* --- printing (output.c) --- */
+
+#define CLI_SIZE_MAX 32
+/* "1.5 GiB" into BUF, which is returned. */
+extern const char *cli_size (uint64_t bytes, char buf[CLI_SIZE_MAX]);
+/* A JSON string; bytes that are not UTF-8 become \xNN. */
+extern json_t *cli_json_string (const char *s);
+/* Print and release; an exit status. */
+extern int cli_print_json (json_t *value);
+/* Flush stdout; STATUS, or 1 after a message when that failed. */
+extern int cli_finish_output (int status);
+/* S with control characters as '?', into stdout. */
+extern void cli_print_name (const char *s, int width);
+
+/* --- progress (progress.c) --- */
+
+struct cli_progress {
+  const char *what;
+  uint64_t total, done;
+  uint64_t start_ns, last_ns;
+  bool on;                      /* stderr is a terminal */
+  int width;                    /* of the line on the screen */
+};
+extern void cli_progress_start (struct cli_progress *, const char *what,
+                                uint64_t total);
+extern void cli_progress_add (struct cli_progress *, uint64_t bytes);
+extern void cli_progress_end (struct cli_progress *);
+
+/* --- commands --- */
+
+extern int cmd_create (struct cli *);
+extern int cmd_df (struct cli *);
+extern int cmd_dump_tree (struct cli *);
+extern int cmd_get (struct cli *);
+extern int cmd_info (struct cli *);
+extern int cmd_ln (struct cli *);
+extern int cmd_ls (struct cli *);
+extern int cmd_mkdir (struct cli *);
+extern int cmd_mkfs (struct cli *);
+extern int cmd_mv (struct cli *);
+extern int cmd_put (struct cli *);
+extern int cmd_resize (struct cli *);
+extern int cmd_rm (struct cli *);
+
+#endif /* BTRNBD_CLI_H */

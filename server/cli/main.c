@@ -1,0 +1,116 @@
+/* cli: btrnbd, a pool on its disks from the command line.
+ *
+ * The options before the command are the same that every command accepts
+ * after its name: devices and the form of the output.
+ */
+#include <config.h>
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct cli_command commands[] = {
+  { "mkfs", "", 0, 0, "make a new pool", cmd_mkfs },
+  { "create", "NAME", 1, 1, "create a volume", cmd_create },
+  { "ls", "[NAME]", 0, 1, "list what can be exported, or a directory",
+    cmd_ls },
+  { "info", "", 0, 0, "tell what the pool is", cmd_info },
+  { "df", "", 0, 0, "tell how its space is used", cmd_df },
+  { "rm", "NAME...", 1, -1, "remove volumes, files or empty directories",
+    cmd_rm },
+  { "resize", "NAME SIZE", 2, 2, "change the size of a volume or file",
+    cmd_resize },
+  { "mkdir", "PATH...", 1, -1, "create directories", cmd_mkdir },
+  { "mv", "FROM TO", 2, 2, "rename a volume, file or directory", cmd_mv },
+  { "ln", "TARGET PATH", 2, 2, "make a hard or symbolic link", cmd_ln },
+  { "put", "FILE PATH", 2, 2, "copy a file into the pool", cmd_put },
+  { "get", "PATH FILE", 2, 2, "copy out of the pool", cmd_get },
+  { "dump-tree", "[TREE]", 0, 1, "print the items of one tree or of all",
+    cmd_dump_tree },
+  { NULL }
+};
+
+static void
+print_usage (void)
+{
+  printf ("usage: btrnbd [-d DEVICE]... [--json] COMMAND [ARGUMENT...]\n\n"
+          "Commands:\n");
+  for (const struct cli_command *c = commands; c->name; c++)
+    printf ("  %-10s %-12s %s\n", c->name, c->args, c->summary);
+  printf ("\nOptions:\n"
+          "  -d, --device DEVICE  a device of the pool: a file, a block "
+          "device or an NBD URI;\n"
+          "                       repeat for each device\n"
+          "  --json               print JSON\n"
+          "  --version            print the version\n"
+          "  --help               this text; after a command, that "
+          "command's\n\n"
+          "Sizes are in bytes and accept K, M, G and T (powers of 1024).\n"
+          "Exit status: 0 done, 1 failed, 2 wrong usage.\n");
+}
+
+static const struct cli_command *
+find_command (const char *name)
+{
+  for (const struct cli_command *c = commands; c->name; c++)
+    if (strcmp (c->name, name) == 0)
+      return c;
+  return NULL;
+}
+
+static int
+usage_error (void)
+{
+  fprintf (stderr, "Try 'btrnbd --help'.\n");
+  return 2;
+}
+
+int
+main (int argc, char *argv[])
+{
+  enum { OPT_JSON = 256, OPT_VERSION, OPT_HELP };
+  static const struct option long_opts[] = {
+    { "device", required_argument, NULL, 'd' },
+    { "json", no_argument, NULL, OPT_JSON },
+    { "version", no_argument, NULL, OPT_VERSION },
+    { "help", no_argument, NULL, OPT_HELP },
+    { NULL }
+  };
+  struct cli c = { 0 };
+  int opt;
+
+  while ((opt = getopt_long (argc, argv, "+d:h", long_opts, NULL)) != -1)
+    switch (opt) {
+    case 'd':
+      if (!cli_add_device (&c, optarg))
+        return 2;
+      break;
+    case OPT_JSON:
+      c.json = true;
+      break;
+    case OPT_VERSION:
+      printf ("btrnbd %s\n", PACKAGE_VERSION);
+      return cli_finish_output (0);
+    case 'h':
+    case OPT_HELP:
+      print_usage ();
+      return cli_finish_output (0);
+    default:
+      return usage_error ();
+    }
+
+  if (optind == argc) {
+    fprintf (stderr, "btrnbd: no command\n");
+    return usage_error ();
+  }
+  c.command = find_command (argv[optind]);
+  if (!c.command) {
+    fprintf (stderr, "btrnbd: unknown command \"%s\"\n", argv[optind]);
+    return usage_error ();
+  }
+  c.argc = argc - optind;
+  c.argv = argv + optind;
+  return c.command->run (&c);
+}

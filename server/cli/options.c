@@ -1,0 +1,229 @@
+/* cli: a table-driven option parser over getopt_long. */
+#include <config.h>
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define OPTS_MAX 24
+#define LONG_BASE 256           /* getopt value of the first table entry */
+#define COMMON_JSON 512
+#define COMMON_HELP 513
+
+bool
+cli_add_device (struct cli *c, const char *name)
+{
+  if (c->num_devices == CLI_DEVICES_MAX) {
+    cli_error ("more than %d devices", CLI_DEVICES_MAX);
+    return false;
+  }
+  c->devices[c->num_devices++] = name;
+  return true;
+}
+
+static bool
+parse_number (const char *s, uint64_t *ret, const char **ret_end)
+{
+  char *end;
+
+  if (!isdigit ((unsigned char) *s))
+    return false;
+  errno = 0;
+  *ret = strtoull (s, &end, 0);
+  *ret_end = end;
+  return errno == 0;
+}
+
+bool
+cli_parse_size (const char *what, const char *s, uint64_t *ret)
+{
+  static const char units[] = "KMGTPE";
+  const char *end, *unit;
+  uint64_t n;
+
+  if (!parse_number (s, &n, &end))
+    goto bad;
+  unit = *end ? strchr (units, toupper ((unsigned char) *end)) : NULL;
+  if (unit) {
+    const unsigned shift = 10 * (unit - units + 1);
+
+    if (n > UINT64_MAX >> shift)
+      goto bad;
+    n <<= shift;
+    end++;
+    if (end[0] == 'i' && end[1] == 'B')
+      end += 2;
+  }
+  else if (*end == 'B' || *end == 'b')
+    end++;
+  if (*end || n > INT64_MAX)
+    goto bad;
+  *ret = n;
+  return true;
+
+bad:
+  cli_error ("%s: \"%s\" is not a size", what, s);
+  return false;
+}
+
+static bool
+store (const struct cli_opt *o, const char *value)
+{
+  uint64_t n = 0;
+  const char *end;
+
+  switch (o->kind) {
+  case CLI_FLAG:
+    *(bool *) o->dest = true;
+    return true;
+  case CLI_STRING:
+    *(const char **) o->dest = value;
+    return true;
+  case CLI_SIZE:
+    return cli_parse_size (o->name, value, o->dest);
+  case CLI_U32:
+    if (!cli_parse_size (o->name, value, &n))
+      return false;
+    if (n > UINT32_MAX) {
+      cli_error ("%s: \"%s\" is too large", o->name, value);
+      return false;
+    }
+    *(uint32_t *) o->dest = n;
+    return true;
+  case CLI_U64:
+    if (parse_number (value, &n, &end) && !*end) {
+      *(uint64_t *) o->dest = n;
+      return true;
+    }
+    cli_error ("%s: \"%s\" is not a number", o->name, value);
+    return false;
+  }
+  return false;
+}
+
+static void
+print_option (char letter, const char *name, const char *arg,
+              const char *help)
+{
+  char left[40];
+
+  snprintf (left, sizeof left, "%c%c%c --%s%s%s", letter ? '-' : ' ',
+            letter ? letter : ' ', letter ? ',' : ' ', name, arg ? " " : "",
+            arg ? arg : "");
+  printf ("  %-26s %s\n", left, help);
+}
+
+void
+cli_print_help (const struct cli_command *command, const struct cli_opt *opts)
+{
+  printf ("usage: btrnbd -d DEVICE... %s [OPTION...]%s%s\n\n%c%s.\n\n"
+          "Options:\n", command->name, *command->args ? " " : "",
+          command->args, toupper ((unsigned char) command->summary[0]),
+          command->summary + 1);
+  for (const struct cli_opt *o = opts; o->name; o++)
+    print_option (o->letter, o->name, o->kind == CLI_FLAG ? NULL : o->arg,
+                  o->help);
+  print_option ('d', "device", "DEVICE", "a device of the pool (repeatable)");
+  print_option (0, "json", NULL, "print JSON");
+  print_option ('h', "help", NULL, "this text");
+}
+
+/* getopt's form of the table: the long options, and the letters. */
+static void
+make_getopt (const struct cli_opt *opts, struct option *longs, char *letters)
+{
+  struct option *l = longs;
+  char *s = letters;
+
+  for (const struct cli_opt *o = opts; o->name; o++) {
+    const int has_arg = o->kind == CLI_FLAG ? no_argument : required_argument;
+
+    assert (o - opts < OPTS_MAX);
+    *l++ = (struct option) { o->name, has_arg, NULL,
+                             LONG_BASE + (int) (o - opts) };
+    if (o->letter) {
+      *s++ = o->letter;
+      if (has_arg)
+        *s++ = ':';
+    }
+  }
+  *l++ = (struct option) { "device", required_argument, NULL, 'd' };
+  *l++ = (struct option) { "json", no_argument, NULL, COMMON_JSON };
+  *l++ = (struct option) { "help", no_argument, NULL, COMMON_HELP };
+  *l = (struct option) { 0 };
+  strcpy (s, "d:h");
+}
+
+static const struct cli_opt *
+find_opt (const struct cli_opt *opts, int value)
+{
+  if (value >= LONG_BASE && value < LONG_BASE + OPTS_MAX)
+    return opts + (value - LONG_BASE);
+  for (const struct cli_opt *o = opts; o->name; o++)
+    if (o->letter == value)
+      return o;
+  return NULL;
+}
+
+static char **
+over (struct cli *c, int status)
+{
+  if (status == 2)
+    fprintf (stderr, "Try 'btrnbd %s --help'.\n", c->command->name);
+  c->status = status;
+  return NULL;
+}
+
+char **
+cli_parse (struct cli *c, const struct cli_opt *opts)
+{
+  struct option longs[OPTS_MAX + 4];
+  char letters[2 * OPTS_MAX + 4], name[64];
+  int value, n;
+
+  make_getopt (opts, longs, letters);
+  /* getopt names the program in its messages. */
+  snprintf (name, sizeof name, "btrnbd %s", c->command->name);
+  c->argv[0] = name;
+  optind = 0;
+  while ((value = getopt_long (c->argc, c->argv, letters, longs, NULL)) != -1)
+    switch (value) {
+    case 'd':
+      if (!cli_add_device (c, optarg))
+        return over (c, 2);
+      break;
+    case COMMON_JSON:
+      c->json = true;
+      break;
+    case 'h':
+    case COMMON_HELP:
+      cli_print_help (c->command, opts);
+      return over (c, cli_finish_output (0));
+    default: {
+      const struct cli_opt *o = find_opt (opts, value);
+
+      if (!o || !store (o, optarg))
+        return over (c, 2);
+      break;
+    }
+    }
+
+  n = c->argc - optind;
+  if (n < c->command->min_args ||
+      (c->command->max_args >= 0 && n > c->command->max_args)) {
+    cli_error ("%s takes %s%s", c->command->name,
+               *c->command->args ? "the arguments " : "no arguments",
+               c->command->args);
+    return over (c, 2);
+  }
+  if (c->num_devices == 0) {
+    cli_error ("which device? give it with -d");
+    return over (c, 2);
+  }
+  return c->argv + optind;
+}
