@@ -17,22 +17,22 @@
 #define PREFETCH_JOBS_MAX 32   /* hints beyond this are dropped */
 
 static bool
-is_subvol_id (uint64_t id)
+is_fs_tree (uint64_t id)
 {
-  return id == BTRFS_FS_TREE || (id >= BTRFS_FIRST_FREE_OBJECTID &&
-                                 id <= BTRFS_LAST_FREE_OBJECTID);
+  return id == BTRFS_FS_TREE ||
+    (id >= BTRFS_FIRST_FREE_OBJECTID && id >> 48 == 0);
 }
 
-/* Snapshots share blocks, so the owner in a subvolume's block may be any
- * subvolume; relocation trees share with anybody.
+/* The rule of tree_check_block: snapshots share blocks, and log and
+ * relocation trees hold them under other numbers.
  */
 static bool
 owner_matches (uint64_t owner, uint64_t expected)
 {
-  if (expected == 0 || owner == expected || expected == BTRFS_TREE_RELOC)
+  if (expected == 0 || owner == expected || expected == BTRFS_TREE_LOG ||
+      expected == BTRFS_TREE_RELOC)
     return true;
-  return is_subvol_id (expected) &&
-    (is_subvol_id (owner) || owner == BTRFS_TREE_RELOC);
+  return is_fs_tree (expected) && is_fs_tree (owner);
 }
 
 /* A cached block has passed tree_check_block once; what is left to check is

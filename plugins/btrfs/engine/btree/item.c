@@ -45,11 +45,30 @@ below_next (const struct cursor *c, uint32_t slot, struct key key)
   return key_cmp (key, next) < 0;
 }
 
+/* KEY is above the item before the cursor's, which is the first of its leaf.
+ */
+static int
+above_previous_leaf (const struct cursor *c, struct key key, bool *ret)
+{
+  CLEANUP_CURSOR struct cursor before = CURSOR_INIT;
+  bool exact;
+  int r;
+
+  r = tree_find (c->tree, cursor_key (c), &before, &exact);
+  if (r == 0)
+    r = cursor_prev (&before);
+  if (r == 0)
+    *ret = !cursor_at_item (&before) ||
+      key_cmp (cursor_key (&before), key) < 0;
+  return r;
+}
+
 int
 cursor_set_key (struct tree_txn *txn, struct cursor *c, struct key key)
 {
   uint8_t *buf;
   uint32_t slot;
+  bool above = true;
   int r;
 
   assert (cursor_at_item (c));
@@ -58,23 +77,13 @@ cursor_set_key (struct tree_txn *txn, struct cursor *c, struct key key)
     return r;
   buf = c->path[0]->data;
   slot = c->slot[0];
-  if (slot > 0 && key_cmp (tb_item_key (buf, slot - 1), key) >= 0)
-    return bad_order (c, key);
-  /* Before the first item of a leaf: only upwards, or the leaf before it
-   * would have to be looked at.
-   */
-  if (slot == 0 && key_cmp (key, cursor_key (c)) < 0) {
-    CLEANUP_CURSOR struct cursor before = CURSOR_INIT;
-    bool exact;
-
-    r = tree_find_le (c->tree, key, &before, &exact);
-    if (r < 0)
-      return r;
-    if (exact || (cursor_at_item (&before) &&
-                  key_cmp (cursor_key (&before), key) >= 0))
-      return bad_order (c, key);
-  }
-  if (!below_next (c, slot, key))
+  if (slot > 0)
+    above = key_cmp (tb_item_key (buf, slot - 1), key) < 0;
+  else if (key_cmp (key, cursor_key (c)) < 0)
+    r = above_previous_leaf (c, key, &above);
+  if (r < 0)
+    return r;
+  if (!above || !below_next (c, slot, key))
     return bad_order (c, key);
   tb_item (buf, slot)->key = key_to_disk (key);
   if (slot == 0)
