@@ -143,9 +143,12 @@ err_new (int code, const char *fmt, ...)
 int
 err_note (int ret, const char *fmt, ...)
 {
-  struct notes *n = thread_notes (true);
+  struct notes *n;
   va_list ap;
 
+  if (ret >= 0)
+    return ret;
+  n = thread_notes (true);
   if (n != NULL) {
     va_start (ap, fmt);
     prepend (n, fmt, ap);

@@ -25,7 +25,9 @@
 extern int err_new (int code, const char *fmt, ...)
   __attribute__ ((format (printf, 2, 3), cold));
 
-/* Add a note to the error on its way up; returns RET unchanged. */
+/* Add a note to the error on its way up; returns RET unchanged.  No effect
+ * when RET is not negative.
+ */
 extern int err_note (int ret, const char *fmt, ...)
   __attribute__ ((format (printf, 2, 3), cold));
 

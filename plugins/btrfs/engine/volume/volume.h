@@ -20,6 +20,12 @@ struct volume;
  */
 extern int volume_open (struct device **devs, size_t n, bool read_only,
                         struct volume **ret);
+/* For recovery, when somebody asks for it: as volume_open, from superblock
+ * copy COPY (0 .. BTRFS_SUPER_COPIES-1).  The other copies may be older than
+ * what was acknowledged, therefore volume_open never takes them by itself.
+ */
+extern int volume_open_copy (struct device **devs, size_t n, bool read_only,
+                             unsigned copy, struct volume **ret);
 extern void volume_close (struct volume *); /* closes devices; accepts NULL */
 
 extern bool volume_read_only (const struct volume *);
@@ -36,11 +42,17 @@ struct volume_device {
   uint64_t devid;
   struct device *dev;        /* borrowed */
   uint64_t total_bytes;      /* of the device item: what may be used */
+  uint64_t bytes_used;       /* of the device item: in chunks */
   uint8_t uuid[BTRFS_UUID_SIZE];
+  bool stale;                /* missed the last commit before open */
 };
 extern unsigned volume_num_devices (const struct volume *);
 extern const struct volume_device *volume_device (const struct volume *,
                                                   unsigned index);
+/* The device item has these values now; supers tell them from here on. */
+extern void volume_device_set_bytes (struct volume *, unsigned index,
+                                     uint64_t total_bytes,
+                                     uint64_t bytes_used);
 /* Counters of the dev stats item, in on-disk order. */
 enum dev_stat { DEV_STAT_WRITE, DEV_STAT_READ, DEV_STAT_FLUSH,
                 DEV_STAT_CORRUPTION, DEV_STAT_GENERATION, DEV_STATS };

@@ -1,0 +1,85 @@
+/* volume: inside of the room. */
+#ifndef BTRNBD_VOLUME_PRIV_H
+#define BTRNBD_VOLUME_PRIV_H
+
+#include <stdatomic.h>
+
+#include "base/containers.h"
+#include "base/lock.h"
+#include "volume/profile.h"
+#include "volume/volume.h"
+
+#define COPIES_MAX 4
+
+struct chunk {
+  RB_ENTRY (chunk) entry;
+  struct chunk_info info;         /* .stripes == stripes */
+  const struct profile *profile;
+  struct chunk_place {
+    uint8_t uuid[BTRFS_UUID_SIZE];
+    unsigned dev;                 /* index */
+  } *places;                      /* beside stripes */
+  struct chunk_stripe stripes[];
+};
+RB_HEAD (volume_chunks, chunk);
+
+struct vol_dev {
+  struct volume_device pub;       /* bytes: under the volume's lock */
+  struct btrfs_dev_item item;     /* of its own superblock, as read */
+  atomic_uint in_flight;
+  atomic_bool write_warned;
+  _Atomic uint64_t stats[DEV_STATS];
+};
+
+struct volume {
+  /* Constant while open. */
+  struct format_info format;
+  struct btrfs_super super;
+  unsigned ndevs;
+  struct vol_dev *devs;
+
+  atomic_bool read_only;
+
+  struct rwlock lock;             /* protects everything below */
+  struct volume_chunks chunks;
+};
+
+/* One consecutive part of a logical range, on each of its copies. */
+struct piece {
+  uint64_t len;
+  unsigned copies;
+  unsigned tolerated;
+  struct place {
+    unsigned dev;                 /* index */
+    uint64_t physical;
+  } at[COPIES_MAX];
+};
+
+extern void chunk_map_init (struct volume *);
+extern void chunk_map_done (struct volume *);
+
+/* The chunk that covers LOGICAL, or NULL.  The volume's lock is held. */
+extern const struct chunk *chunk_find (const struct volume *,
+                                       uint64_t logical);
+/* Map LOGICAL (inside CHUNK) and at most LEN bytes after it. */
+extern int chunk_map (const struct chunk *, uint64_t logical, uint64_t len,
+                      struct piece *ret);
+/* Is the loss of the devices for which LOST is set survived by all chunks? */
+extern bool chunk_map_survives (struct volume *, const bool *lost);
+
+extern int supers_load (struct volume *, struct device **devs, size_t n,
+                        unsigned copy);
+
+static inline void
+dev_stat_add (struct volume *v, unsigned dev, enum dev_stat stat)
+{
+  atomic_fetch_add_explicit (&v->devs[dev].stats[stat], 1,
+                             memory_order_relaxed);
+}
+
+/* Write to the one copy MIRROR (1 ..), for repair. */
+extern int volume_write_mirror (struct volume *, uint64_t logical,
+                                unsigned mirror, const void *buf,
+                                size_t len);
+
+#endif /* BTRNBD_VOLUME_PRIV_H */

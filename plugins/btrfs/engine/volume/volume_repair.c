@@ -1,0 +1,144 @@
+/* volume: reading what can be verified, and mending copies that are bad.
+ *
+ * Only data that has passed the caller's check is ever written back, and only
+ * over copies that failed it (or could not be read) in the same call.
+ *
+ * The range may be freed and written anew while it is being mended.  Then the
+ * old data may end up on one copy; whoever reads that copy next sees it fail
+ * verification and mends it from the others.
+ */
+#include <config.h>
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "volume/volume_priv.h"
+
+/* Where copy MIRROR of LOGICAL begins. */
+static bool
+locate (struct volume *v, uint64_t logical, unsigned mirror,
+        struct place *ret)
+{
+  const struct chunk *c;
+  struct piece p;
+  bool ok;
+
+  rwlock_rdlock (&v->lock);
+  c = chunk_find (v, logical);
+  ok = c != NULL && chunk_map (c, logical, 1, &p) == 0 &&
+    mirror <= p.copies;
+  rwlock_unlock (&v->lock);
+  if (ok)
+    *ret = p.at[mirror - 1];
+  return ok;
+}
+
+/* Copy MIRROR failed verification with ERR. */
+static void
+count_bad (struct volume *v, uint64_t logical, unsigned mirror, int err)
+{
+  struct place at;
+
+  if (!locate (v, logical, mirror, &at))
+    return;
+  dev_stat_add (v, at.dev, err == -ERR_block_parent ? DEV_STAT_GENERATION
+                : DEV_STAT_CORRUPTION);
+}
+
+static void
+mend (struct volume *v, uint64_t logical, unsigned mirror, const void *buf,
+      size_t len)
+{
+  struct place at = { 0 };
+  int r = volume_write_mirror (v, logical, mirror, buf, len);
+
+  locate (v, logical, mirror, &at);
+  if (r < 0) {
+    log_warning ("copy %u of %llu could not be repaired: %s", mirror,
+                 (unsigned long long) logical, err_text (r));
+    err_clear ();
+    return;
+  }
+  log_warning ("repaired copy %u of %llu + %zu, on %s at %llu", mirror,
+               (unsigned long long) logical, len,
+               device_get_info (v->devs[at.dev].pub.dev)->name,
+               (unsigned long long) at.physical);
+}
+
+/* The bits of BAD are mirrors, 1 .. COPIES_MAX. */
+static void
+mend_all (struct volume *v, uint64_t logical, const void *buf, size_t len,
+          unsigned bad)
+{
+  for (unsigned m = 1; m <= COPIES_MAX; ++m)
+    if ((bad & (1u << m)) && !volume_read_only (v))
+      mend (v, logical, m, buf, len);
+}
+
+static int
+no_mirror (uint64_t logical, size_t len, unsigned copies)
+{
+  CLEANUP_FREE char *notes = err_take ();
+  int r = err_new (ERR_no_mirror, "%llu + %zu, %u copies tried",
+                   (unsigned long long) logical, len, copies);
+
+  return notes ? err_note (r, "%s", notes) : r;
+}
+
+/* The copy to begin with: what a plain read would choose is not told, so the
+ * first that is not on a stale device.
+ */
+static unsigned
+start_with (struct volume *v, uint64_t logical, unsigned copies)
+{
+  for (unsigned m = 1; m <= copies; ++m) {
+    struct place at;
+
+    if (locate (v, logical, m, &at) && !v->devs[at.dev].pub.stale)
+      return m;
+  }
+  return 1;
+}
+
+int
+volume_read_verified (struct volume *v, uint64_t logical, void *buf,
+                      size_t len, unsigned first, volume_verify_fn verify,
+                      void *opaque)
+{
+  unsigned copies = volume_num_mirrors (v, logical);
+  unsigned bad = 0;
+
+  if (copies == 0)
+    return err_new (ERR_unmapped, "%llu + %zu",
+                    (unsigned long long) logical, len);
+  if (first > copies)
+    return err_new (ERR_invalid, "copy %u of %u", first, copies);
+  if (first > 0) {
+    bad |= 1u << first;
+    count_bad (v, logical, first, 0);
+  }
+
+  unsigned start = first > 0 ? first : start_with (v, logical, copies);
+
+  for (unsigned i = first > 0; i < copies; ++i) {
+    unsigned m = (start - 1 + i) % copies + 1;
+    int r = volume_read (v, logical, m, buf, len);
+
+    if (r == -ERR_unmapped || r == -ERR_profile || r == -ERR_nomem)
+      return r;
+    if (r == 0) {
+      r = verify (opaque, buf, len);
+      if (r == 0) {
+        mend_all (v, logical, buf, len, bad);
+        err_clear ();
+        return 0;
+      }
+      count_bad (v, logical, m, r);
+    }
+    bad |= 1u << m;
+  }
+  return no_mirror (logical, len, copies);
+}
