@@ -1,0 +1,50 @@
+/* btrnbd: an optional extension of the nbdkit plugin API v2.
+ *
+ * A plugin that exports the symbol `btrnbd_plugin_ext_init` offers calls that
+ * never wait, so that a host with an event loop may make them on the loop.
+ * A host that does not know the symbol, and a plugin that does not have it,
+ * work the same, through threads.
+ *
+ *   const struct btrnbd_plugin_ext *btrnbd_plugin_ext_init (void);
+ *
+ * The host reads at most `size` bytes of the structure and ignores calls that
+ * are NULL or beyond it.
+ */
+#ifndef BTRNBD_PLUGIN_EXT_H
+#define BTRNBD_PLUGIN_EXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BTRNBD_PLUGIN_EXT_VERSION 1
+
+enum btrnbd_try_result {
+  BTRNBD_TRY_DONE = 0,         /* done, as the blocking call would have */
+  BTRNBD_TRY_WOULD_BLOCK = 1,  /* nothing happened: make the blocking call */
+};
+
+struct btrnbd_plugin_ext {
+  uint32_t version;            /* BTRNBD_PLUGIN_EXT_VERSION */
+  uint32_t size;               /* of this structure as the plugin knows it */
+
+  /* As .pread and .pwrite with the same arguments, but they return at once:
+   * no I/O, no lock that somebody may hold across I/O.  Errors are left to
+   * the blocking call (WOULD_BLOCK).  May be called at the same time as any
+   * callback of the same handle that the thread model allows.
+   */
+  int (*try_pread) (void *handle, void *buf, uint32_t count, uint64_t offset,
+                    uint32_t flags);
+  int (*try_pwrite) (void *handle, const void *buf, uint32_t count,
+                     uint64_t offset, uint32_t flags);
+
+  /* A method of the control protocol: PARAMS and *RET_RESULT are JSON texts,
+   * the result is malloc'd.  0, or a JSON-RPC error code with *RET_RESULT the
+   * malloc'd message.  -32601 (method not found) when unknown.
+   */
+  int (*control) (const char *method, const char *params, char **ret_result);
+};
+
+typedef const struct btrnbd_plugin_ext *(*btrnbd_plugin_ext_init_fn) (void);
+#define BTRNBD_PLUGIN_EXT_SYMBOL "btrnbd_plugin_ext_init"
+
+#endif /* BTRNBD_PLUGIN_EXT_H */

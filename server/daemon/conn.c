@@ -1,0 +1,474 @@
+/* daemon: the life of a connection. */
+#include <config.h>
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/conn.h"
+#include "daemon/tls.h"
+#include "host/log.h"
+
+#define READ_CHUNK 262144      /* bytes asked for in one read */
+#define READ_ROUNDS 4          /* reads before other connections' turn */
+#define SEND_IOV 64
+
+static void on_readable (struct ev_loop *, ev_io *, int);
+static void on_writable (struct ev_loop *, ev_io *, int);
+static void on_timer (struct ev_loop *, ev_timer *, int);
+
+/* --- making --- */
+
+static void
+read_peer (struct host_peer *peer, int fd)
+{
+  struct ucred cred;
+  socklen_t len = sizeof cred;
+  int one = 1;
+
+  peer->addrlen = sizeof peer->addr;
+  if (getpeername (fd, (struct sockaddr *) &peer->addr, &peer->addrlen)
+      == -1)
+    peer->addrlen = 0;
+  if (peer->addr.ss_family == AF_UNIX &&
+      getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0) {
+    peer->pid = cred.pid;
+    peer->uid = cred.uid;
+    peer->gid = cred.gid;
+  }
+  if (peer->addr.ss_family == AF_INET || peer->addr.ss_family == AF_INET6) {
+    setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt (fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  }
+}
+
+const char *
+conn_peer (const struct conn *c, char *buf, size_t size)
+{
+  const struct host_peer *p = &c->context.peer;
+  char text[INET6_ADDRSTRLEN];
+
+  switch (p->addr.ss_family) {
+  case AF_INET: {
+    const struct sockaddr_in *in = (const void *) &p->addr;
+
+    inet_ntop (AF_INET, &in->sin_addr, text, sizeof text);
+    snprintf (buf, size, "%s:%u", text, ntohs (in->sin_port));
+    break;
+  }
+  case AF_INET6: {
+    const struct sockaddr_in6 *in = (const void *) &p->addr;
+
+    inet_ntop (AF_INET6, &in->sin6_addr, text, sizeof text);
+    snprintf (buf, size, "[%s]:%u", text, ntohs (in->sin6_port));
+    break;
+  }
+  case AF_UNIX:
+    snprintf (buf, size, "uid %lld pid %lld", (long long) p->uid,
+              (long long) p->pid);
+    break;
+  default:
+    snprintf (buf, size, "address family %u", p->addr.ss_family);
+  }
+  return buf;
+}
+
+struct conn *
+conn_new (struct server *s, int fd)
+{
+  struct conn *c = calloc (1, sizeof *c);
+
+  if (c == NULL) {
+    close (fd);
+    return NULL;
+  }
+  c->server = s;
+  c->fd = fd;
+  c->id = ++s->next_conn_id;
+  c->state = CONN_HANDSHAKE;
+  out_init (&c->out);
+  handshake_init (&c->hs, s->tls_policy);
+  host_context_init (&c->context);
+  read_peer (&c->context.peer, fd);
+  ev_io_init (&c->rd, on_readable, fd, EV_READ);
+  ev_io_init (&c->wr, on_writable, fd, EV_WRITE);
+  ev_timer_init (&c->timer, on_timer, 0, 0);
+  c->rd.data = c->wr.data = c->timer.data = c;
+  s->connections++;
+  return c;
+}
+
+void
+conn_start (struct conn *c)
+{
+  char peer[CONN_PEER_MAX];
+
+  TAILQ_INSERT_TAIL (&c->loop->conns, c, link);
+  host_log (HOST_LOG_DEBUG, "client %lu (%s): connected", c->id,
+            conn_peer (c, peer, sizeof peer));
+  c->group = pool_group_get (c->server->pool, "");
+  if (c->group == NULL) {
+    conn_kill (c, "out of memory");
+    conn_advance (c);
+    return;
+  }
+  pool_lane_init (&c->lane, c->group, 1);
+  ev_timer_set (&c->timer, c->server->limits.handshake_seconds, 0);
+  ev_timer_start (c->loop->ev, &c->timer);
+  if (c->loop->draining)
+    conn_kill (c, "the server is shutting down");
+  else if (plugin_preconnect (&c->server->plugin, &c->context) == -1)
+    conn_kill (c, "refused by the plugin");
+  else
+    conn_handshake (c);
+  conn_advance (c);
+}
+
+/* --- ending --- */
+
+static void
+log_end (const struct conn *c)
+{
+  char peer[CONN_PEER_MAX];
+
+  host_log (c->handle ? HOST_LOG_INFO : HOST_LOG_DEBUG,
+            "client %lu (%s): export \"%s\": %s; %llu requests, "
+            "%llu bytes in, %llu bytes out, %llu errors",
+            c->id, conn_peer (c, peer, sizeof peer),
+            c->context.export_name, c->why,
+            (unsigned long long) c->requests,
+            (unsigned long long) c->bytes_in,
+            (unsigned long long) c->bytes_out,
+            (unsigned long long) c->errors);
+}
+
+static void
+stop_watchers (struct conn *c)
+{
+  ev_io_stop (c->loop->ev, &c->rd);
+  ev_io_stop (c->loop->ev, &c->wr);
+  ev_timer_stop (c->loop->ev, &c->timer);
+  c->reading = c->writing = false;
+}
+
+static void
+conn_free (struct conn *c)
+{
+  struct server *s = c->server;
+
+  TAILQ_REMOVE (&c->loop->conns, c, link);
+  pool_group_put (s->pool, c->group);
+  buf_done (&c->in);
+  out_done (&c->out);
+  handshake_done (&c->hs);
+  host_context_done (&c->context);
+  free (c);
+  s->connections--;
+  ev_async_send (s->ev, &s->conn_gone);
+}
+
+/* DEAD and no worker knows it: close the export, then free. */
+static void
+conn_bury (struct conn *c)
+{
+  struct job *j;
+
+  assert (c->state == CONN_DEAD && c->jobs == 0);
+  if (c->handle == NULL) {
+    conn_free (c);
+    return;
+  }
+  j = conn_job_new (c, JOB_CLOSE);
+  if (j == NULL) { /* the plugin keeps its handle rather than be closed here */
+    host_log (HOST_LOG_ERROR, "out of memory, an export was not closed");
+    conn_free (c);
+    return;
+  }
+  j->handle = c->handle;
+  c->state = CONN_CLOSING;
+  conn_submit (c, j);
+}
+
+void
+conn_kill (struct conn *c, const char *why)
+{
+  if (c->state == CONN_DEAD || c->state == CONN_CLOSING)
+    return;
+  if (c->why == NULL)
+    c->why = why;
+  log_end (c);
+  stop_watchers (c);
+  tls_session_free (c->tls);
+  c->tls = NULL;
+  close (c->fd);
+  c->fd = -1;
+  c->state = CONN_DEAD;
+  if (c->filling) {
+    conn_job_free (c->filling);
+    c->filling = NULL;
+  }
+  /* Buried by conn_advance or the last job, never under the caller's feet. */
+}
+
+void
+conn_end (struct conn *c, const char *why)
+{
+  if (c->state >= CONN_ENDING)
+    return;
+  if (c->why == NULL)
+    c->why = why;
+  if (c->state != CONN_TRANSMIT) {
+    if (c->out.bytes == 0) {
+      conn_kill (c, why);
+      return;
+    }
+  }
+  if (c->filling) {
+    conn_job_free (c->filling);
+    c->filling = NULL;
+  }
+  c->state = CONN_ENDING;
+}
+
+/* --- moving bytes --- */
+
+void
+conn_flush (struct conn *c)
+{
+  struct iovec iov[SEND_IOV];
+  ssize_t r;
+  int n;
+
+  while (c->out.bytes > 0) {
+    n = out_iovec (&c->out, iov, SEND_IOV);
+    r = conn_send (c, iov, n);
+    if (r < 0) {
+      if (errno == EINTR)
+        continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK)
+        conn_kill (c, "client is gone");
+      return;
+    }
+    c->bytes_out += r;
+    out_sent (&c->out, r);
+    c->last_activity = ev_now (c->loop->ev);
+  }
+}
+
+static void
+want (struct conn *c, ev_io *w, bool *active, bool wanted)
+{
+  if (wanted && !*active)
+    ev_io_start (c->loop->ev, w);
+  else if (!wanted && *active)
+    ev_io_stop (c->loop->ev, w);
+  *active = wanted;
+}
+
+void
+conn_advance (struct conn *c)
+{
+  bool read_wanted;
+
+  if (c->state < CONN_DEAD)
+    conn_flush (c);
+  if (c->state == CONN_ENDING && c->jobs == 0 && c->out.bytes == 0)
+    conn_kill (c, "ended");
+  if (c->state == CONN_DEAD && c->jobs == 0) {
+    conn_bury (c);
+    return;
+  }
+  if (c->state >= CONN_DEAD)
+    return;
+  read_wanted = c->state == CONN_HANDSHAKE || c->state == CONN_TLS ||
+    (c->state == CONN_TRANSMIT && !conn_at_limit (c));
+  want (c, &c->rd, &c->reading, read_wanted && !c->eof);
+  want (c, &c->wr, &c->writing, c->out.bytes > 0 ||
+        (c->state == CONN_TLS && tls_session_wants_write (c->tls)));
+  /* What TLS has read ahead makes no event of the socket. */
+  if (c->reading && c->tls && tls_session_pending (c->tls))
+    ev_feed_event (c->loop->ev, &c->rd, EV_READ);
+}
+
+ssize_t
+conn_recv (struct conn *c, void *buf, size_t len)
+{
+  return c->context.tls ? tls_session_recv (c->tls, buf, len)
+    : recv (c->fd, buf, len, 0);
+}
+
+ssize_t
+conn_send (struct conn *c, const struct iovec *iov, int n)
+{
+  const struct msghdr m = { .msg_iov = (struct iovec *) iov,
+    .msg_iovlen = n };
+
+  return c->context.tls ? tls_session_send (c->tls, iov, n)
+    : sendmsg (c->fd, &m, MSG_NOSIGNAL);
+}
+
+/* One read into the input buffer, or straight into the payload of a write
+ * that is arriving.  False: nothing more now.
+ */
+static bool
+conn_fill (struct conn *c)
+{
+  uint8_t *p;
+  size_t len = READ_CHUNK;
+  ssize_t r;
+
+  if (c->filling && buf_len (&c->in) == 0) {
+    p = c->filling->data + c->filling->head + c->filled;
+    len = c->filling->req.length - c->filled;
+  }
+  else
+    p = buf_space (&c->in, len);
+  if (p == NULL) {
+    conn_kill (c, "out of memory");
+    return false;
+  }
+  r = conn_recv (c, p, len);
+  if (r < 0) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+      conn_kill (c, "client is gone");
+    return errno == EINTR;
+  }
+  if (r == 0) {
+    c->eof = true;
+    conn_end (c, "client closed the connection");
+    return false;
+  }
+  c->bytes_in += r;
+  c->last_activity = ev_now (c->loop->ev);
+  if (c->filling && buf_len (&c->in) == 0)
+    c->filled += r;
+  else
+    buf_add (&c->in, r);
+  /* A short read means an empty socket, most of the time. */
+  return r == (ssize_t) len || c->filling || c->tls;
+}
+
+static void
+on_readable (struct ev_loop *ev, ev_io *w, int revents)
+{
+  struct conn *c = w->data;
+  bool more = true;
+  int round;
+
+  (void) ev;
+  (void) revents;
+  for (round = 0; more && round < READ_ROUNDS; ++round) {
+    if (c->state == CONN_TLS) {
+      conn_handshake (c);
+      break;
+    }
+    if (c->state != CONN_HANDSHAKE &&
+        (c->state != CONN_TRANSMIT || conn_at_limit (c)))
+      break;
+    more = conn_fill (c);
+    if (c->state == CONN_HANDSHAKE)
+      conn_handshake (c);
+    if (c->state == CONN_TRANSMIT)
+      conn_requests (c);
+  }
+  conn_advance (c);
+}
+
+static void
+on_writable (struct ev_loop *ev, ev_io *w, int revents)
+{
+  struct conn *c = w->data;
+
+  (void) ev;
+  (void) revents;
+  if (c->state == CONN_TLS)
+    conn_handshake (c);
+  else {
+    conn_flush (c);
+    if (c->state == CONN_TRANSMIT)
+      conn_requests (c); /* those that waited for room */
+  }
+  conn_advance (c);
+}
+
+static void
+on_timer (struct ev_loop *ev, ev_timer *w, int revents)
+{
+  struct conn *c = w->data;
+  const double idle = c->server->limits.idle_seconds;
+  const ev_tstamp left = c->last_activity + idle - ev_now (ev);
+
+  (void) revents;
+  if (c->state < CONN_TRANSMIT)
+    conn_kill (c, "the handshake took too long");
+  else if (c->state == CONN_TRANSMIT && (left > 0 || c->jobs > 0)) {
+    ev_timer_set (w, left > 0 ? left : idle, 0);
+    ev_timer_start (ev, w);
+    return;
+  }
+  else
+    conn_end (c, "idle for too long");
+  conn_advance (c);
+}
+
+/* --- jobs --- */
+
+struct job *
+conn_job_new (struct conn *c, enum job_kind kind)
+{
+  struct job *j = calloc (1, sizeof *j);
+
+  if (j == NULL)
+    return NULL;
+  j->conn = c;
+  j->kind = kind;
+  j->pool.run = job_run;
+  j->pool.done = job_done;
+  return j;
+}
+
+void
+conn_job_free (struct job *j)
+{
+  struct conn *c = j->conn;
+
+  c->bytes -= j->charged;
+  c->server->bytes -= j->charged;
+  free (j->data);
+  free (j->text);
+  host_extents_done (&j->extents);
+  host_exports_done (&j->exports);
+  free (j);
+}
+
+void
+conn_submit (struct conn *c, struct job *j)
+{
+  c->jobs++;
+  pool_submit (c->server->pool, &c->lane, &j->pool);
+}
+
+void
+conn_job_finished (struct conn *c, struct job *j)
+{
+  assert (c->jobs > 0);
+  c->jobs--;
+  if (c->state == CONN_CLOSING) {
+    conn_job_free (j);
+    c->handle = NULL;
+    conn_free (c);
+    return;
+  }
+  if (j->kind == JOB_REQUEST)
+    conn_reply (c, j);
+  else
+    conn_handshake_answer (c, j);
+}

@@ -1,0 +1,119 @@
+/* daemon: one connection.
+ *
+ *   HANDSHAKE <-> ASKING (a worker answers a question of the handshake)
+ *       |  \-> TLS (its handshake) -> HANDSHAKE
+ *       v
+ *   TRANSMIT -> ENDING (reads no more; answers what is in flight, sends it)
+ *       -> DEAD (socket closed; waits for workers) -> CLOSING (a worker closes
+ *       the export) -> freed
+ *
+ * All fields belong to the loop's thread; workers see only their job.
+ */
+#ifndef BTRNBDD_DAEMON_CONN_H
+#define BTRNBDD_DAEMON_CONN_H
+
+#include "daemon/out.h"
+#include "daemon/server.h"
+#include "nbd/handshake.h"
+
+enum conn_state { CONN_HANDSHAKE, CONN_ASKING, CONN_TLS, CONN_TRANSMIT,
+                  CONN_ENDING, CONN_DEAD, CONN_CLOSING };
+
+struct tls_session;
+
+enum job_kind { JOB_LIST, JOB_OPEN, JOB_CLOSE, JOB_REQUEST };
+
+/* Work for the pool on behalf of a connection. */
+struct job {
+  struct pool_job pool;
+  STAILQ_ENTRY (job) link;     /* in loop.finished */
+  struct conn *conn;
+  enum job_kind kind;
+
+  /* JOB_REQUEST; read and write: `data` holds `head` spare bytes, then the
+   * payload.
+   */
+  struct nbd_request req;
+  uint8_t *data;
+  size_t head, charged;        /* `charged`: bytes counted in the limits */
+  struct nbdkit_extents extents;
+
+  /* Results. */
+  int error;                   /* errno, 0: success */
+  char *text;                  /* malloc'd reason, or NULL */
+  struct nbdkit_exports exports;
+  struct handle *handle;
+};
+
+struct conn {
+  TAILQ_ENTRY (conn) link;
+  struct loop *loop;
+  struct server *server;
+  unsigned long id;
+  int fd;
+  enum conn_state state;
+  const char *why;             /* it ended; static, for the log */
+
+  ev_io rd, wr;
+  ev_timer timer;              /* handshake, later idle */
+  bool reading, writing;       /* watchers are active */
+  bool eof;
+  ev_tstamp last_activity;
+
+  struct buf in;
+  struct out out;
+  struct handshake hs;
+  struct nbd_dialect dialect;
+  struct host_context context;
+  struct tls_session *tls;     /* NULL: clear text */
+  struct handle *handle;
+
+  struct pool_group *group;
+  struct pool_lane lane;
+  bool advance_queued;         /* in loop.to_advance */
+  TAILQ_ENTRY (conn) advance_link;
+  unsigned jobs;               /* with workers */
+  size_t bytes;                /* charged to the limits */
+  struct job *filling;         /* a write whose payload is still arriving */
+  uint64_t filled;
+  uint64_t skip;               /* payload bytes of a refused request */
+
+  uint64_t bytes_in, bytes_out, requests, errors;
+};
+
+/* --- conn.c --- */
+/* FD becomes the connection's.  NULL: out of memory, FD is closed. */
+extern struct conn *conn_new (struct server *, int fd);
+extern void conn_start (struct conn *);   /* in the loop's thread */
+extern void conn_end (struct conn *, const char *why);  /* gently */
+extern void conn_kill (struct conn *, const char *why); /* at once */
+/* Send as much as the socket takes. */
+extern void conn_flush (struct conn *);
+/* Act on what changed: send, read on, end.  May free the connection. */
+extern void conn_advance (struct conn *);
+extern void conn_job_finished (struct conn *, struct job *);
+extern const char *conn_peer (const struct conn *, char *buf, size_t size);
+extern struct job *conn_job_new (struct conn *, enum job_kind);
+extern void conn_job_free (struct job *);
+extern void conn_submit (struct conn *, struct job *);
+#define CONN_PEER_MAX 160
+
+/* --- conn_hs.c --- */
+extern void conn_handshake (struct conn *);
+extern void conn_handshake_answer (struct conn *, struct job *);
+
+/* --- conn_tx.c --- */
+/* Handle requests in `in`; may stop at a limit. */
+extern void conn_requests (struct conn *);
+extern bool conn_at_limit (const struct conn *);
+extern void conn_reply (struct conn *, struct job *);
+
+/* --- job.c --- */
+extern void job_run (struct pool_job *);
+extern void job_done (struct pool_job *);
+
+/* As recv and sendmsg, in clear or through TLS. */
+extern ssize_t conn_recv (struct conn *, void *buf, size_t len);
+extern ssize_t conn_send (struct conn *, const struct iovec *, int n);
+
+#endif /* BTRNBDD_DAEMON_CONN_H */

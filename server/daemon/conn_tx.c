@@ -1,0 +1,323 @@
+/* daemon: the transmission phase of a connection.
+ *
+ * Requests are taken from the input buffer one after the other.  What the
+ * plugin can do without waiting is done here and now and its reply joins the
+ * output; the rest becomes a job.  A connection at a limit stops reading.
+ */
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/conn.h"
+#include "host/log.h"
+
+static const char *const cmd_names[] = {
+  "read", "write", "disconnect", "flush", "trim", "cache", "zero",
+  "block status",
+};
+
+bool
+conn_at_limit (const struct conn *c)
+{
+  const struct limits *l = &c->server->limits;
+  const size_t mine = c->bytes + c->out.bytes;
+
+  if (c->filling)
+    return false; /* its bytes are counted already */
+  if (c->jobs >= l->conn_requests || mine >= l->conn_bytes)
+    return true;
+  /* Over all connections: whoever holds nothing may go on. */
+  return mine > 0 && c->server->bytes >= l->total_bytes;
+}
+
+static void
+charge (struct conn *c, struct job *j, size_t bytes)
+{
+  j->charged = bytes;
+  c->bytes += bytes;
+  c->server->bytes += bytes;
+}
+
+static void
+log_error (struct conn *c, const struct nbd_request *r, uint32_t error,
+           const char *text)
+{
+  c->errors++;
+  host_log (HOST_LOG_WARNING,
+            "client %lu: export \"%s\": %s of %llu bytes at %llu: error %u"
+            "%s%s", c->id, c->handle->name,
+            r->type < sizeof cmd_names / sizeof cmd_names[0]
+            ? cmd_names[r->type] : "unknown command",
+            (unsigned long long) r->length, (unsigned long long) r->offset,
+            error, text ? ": " : "", text ? text : "");
+}
+
+static void
+reply_error (struct conn *c, const struct nbd_request *r, uint32_t error,
+             const char *text)
+{
+  uint8_t buf[NBD_REPLY_HEAD_MAX + NBD_ERROR_TEXT_MAX];
+  size_t n = nbd_reply_error (&c->dialect, r, error, text, buf);
+
+  log_error (c, r, error, text);
+  if (!out_append (&c->out, buf, n))
+    conn_kill (c, "out of memory");
+}
+
+static void
+reply_ok (struct conn *c, const struct nbd_request *r)
+{
+  uint8_t *p = out_space (&c->out, NBD_REPLY_HEAD_MAX);
+
+  if (p == NULL) {
+    conn_kill (c, "out of memory");
+    return;
+  }
+  out_commit (&c->out, nbd_reply_ok (&c->dialect, r, p));
+}
+
+static void
+reply_extents (struct conn *c, struct job *j)
+{
+  const size_t n = j->extents.count;
+  const size_t size = nbd_reply_extents_size (&c->dialect, n);
+  uint8_t *p = out_space (&c->out, size);
+
+  if (p == NULL) {
+    conn_kill (c, "out of memory");
+    return;
+  }
+  nbd_reply_extents (&c->dialect, &j->req, j->extents.v, n, p);
+  out_commit (&c->out, size);
+}
+
+/* The data of a read stands behind `head` spare bytes: the reply's head is
+ * written right before it and the buffer goes to the output as it is.
+ */
+static void
+reply_read (struct conn *c, struct job *j)
+{
+  uint8_t head[NBD_REPLY_HEAD_MAX];
+  const size_t n = nbd_reply_read_head (&c->dialect, &j->req, head);
+
+  assert (n <= j->head);
+  memcpy (j->data + j->head - n, head, n);
+  if (!out_adopt (&c->out, j->data, j->head - n, n + j->req.length))
+    conn_kill (c, "out of memory");
+  j->data = NULL;
+}
+
+void
+conn_reply (struct conn *c, struct job *j)
+{
+  if (c->state >= CONN_DEAD)
+    ;
+  else if (j->error != 0)
+    reply_error (c, &j->req, nbd_error_from_errno (j->error, &j->req),
+                 j->text ? j->text : strerror (j->error));
+  else if (j->req.type == NBD_CMD_READ)
+    reply_read (c, j);
+  else if (j->req.type == NBD_CMD_BLOCK_STATUS)
+    reply_extents (c, j);
+  else
+    reply_ok (c, &j->req);
+  conn_job_free (j);
+  if (c->state == CONN_TRANSMIT)
+    conn_requests (c);
+}
+
+/* --- requests --- */
+
+/* A read on the loop, its data going straight to the output. */
+static bool
+try_read (struct conn *c, const struct nbd_request *r)
+{
+  uint8_t head[NBD_REPLY_HEAD_MAX], *p;
+  size_t n;
+
+  if (c->server->plugin.ext.try_pread == NULL)
+    return false;
+  n = nbd_reply_read_head (&c->dialect, r, head);
+  p = out_space (&c->out, n + r->length);
+  if (p == NULL ||
+      !handle_try_pread (c->handle, p + n, r->length, r->offset))
+    return false;
+  memcpy (p, head, n);
+  out_commit (&c->out, n + r->length);
+  return true;
+}
+
+static struct job *
+request_job (struct conn *c, const struct nbd_request *r)
+{
+  const bool has_data = r->type == NBD_CMD_READ || r->type == NBD_CMD_WRITE;
+  struct job *j = conn_job_new (c, JOB_REQUEST);
+
+  if (j == NULL)
+    return NULL;
+  j->req = *r;
+  if (has_data) {
+    j->head = r->type == NBD_CMD_READ ? NBD_REPLY_HEAD_MAX : 0;
+    j->data = malloc (j->head + r->length);
+    if (j->data == NULL) {
+      conn_job_free (j);
+      return NULL;
+    }
+    charge (c, j, r->length);
+  }
+  if (r->type == NBD_CMD_BLOCK_STATUS) {
+    uint64_t length = r->length;
+
+    /* 32-bit lengths in the reply: tell less rather than too much. */
+    if (!c->dialect.extended && length > UINT32_MAX)
+      length = UINT32_MAX;
+    host_extents_init (&j->extents, r->offset, length,
+                       r->flags & NBD_CMD_FLAG_REQ_ONE ? 1
+                       : NBD_MAX_EXTENTS);
+  }
+  return j;
+}
+
+static void
+submit (struct conn *c, const struct nbd_request *r)
+{
+  struct job *j = request_job (c, r);
+
+  if (j == NULL)
+    reply_error (c, r, NBD_ENOMEM, "out of memory");
+  else
+    conn_submit (c, j);
+}
+
+static bool
+try_write (struct conn *c, const struct nbd_request *r, const uint8_t *data)
+{
+  if (!handle_try_pwrite (c->handle, data, r->length, r->offset,
+                          r->flags & NBD_CMD_FLAG_FUA))
+    return false;
+  reply_ok (c, r);
+  return true;
+}
+
+/* A write whose header has been consumed from `in`. */
+static void
+begin_write (struct conn *c, const struct nbd_request *r)
+{
+  size_t have = buf_len (&c->in);
+  struct job *j;
+
+  if (have >= r->length && try_write (c, r, buf_front (&c->in))) {
+    buf_consume (&c->in, r->length);
+    return;
+  }
+  j = request_job (c, r);
+  if (j == NULL) {
+    reply_error (c, r, NBD_ENOMEM, "out of memory");
+    c->skip = r->length;
+    return;
+  }
+  if (have > r->length)
+    have = r->length;
+  memcpy (j->data + j->head, buf_front (&c->in), have);
+  buf_consume (&c->in, have);
+  if (have == r->length)
+    conn_submit (c, j);
+  else {
+    c->filling = j;
+    c->filled = have;
+  }
+}
+
+static void
+finish_filling (struct conn *c)
+{
+  struct job *j = c->filling;
+  size_t have = buf_len (&c->in);
+
+  if (have > j->req.length - c->filled)
+    have = j->req.length - c->filled;
+  memcpy (j->data + j->head + c->filled, buf_front (&c->in), have);
+  buf_consume (&c->in, have);
+  c->filled += have;
+  if (c->filled < j->req.length)
+    return;
+  c->filling = NULL;
+  if (try_write (c, &j->req, j->data + j->head))
+    conn_job_free (j);
+  else
+    conn_submit (c, j);
+}
+
+static void
+refuse (struct conn *c, const struct nbd_request *r, uint32_t error,
+        const char *why)
+{
+  const uint64_t payload = nbd_request_payload (r);
+
+  /* Reading on would be work without bound for nothing. */
+  if (payload > NBD_MAX_PAYLOAD) {
+    conn_kill (c, "payload is too large");
+    return;
+  }
+  c->skip = payload;
+  reply_error (c, r, error, why);
+}
+
+static void
+handle_request (struct conn *c, const struct nbd_request *r)
+{
+  const char *why = NULL;
+  uint32_t error;
+
+  c->requests++;
+  if (r->type == NBD_CMD_DISC) {
+    conn_end (c, "client disconnected");
+    return;
+  }
+  error = nbd_request_check (&c->dialect, r, &why);
+  if (error)
+    refuse (c, r, error, why);
+  else if (r->type == NBD_CMD_WRITE)
+    begin_write (c, r);
+  else if (r->type != NBD_CMD_READ || !try_read (c, r))
+    submit (c, r);
+}
+
+static void
+skip_payload (struct conn *c)
+{
+  size_t n = buf_len (&c->in);
+
+  if (n > c->skip)
+    n = c->skip;
+  buf_consume (&c->in, n);
+  c->skip -= n;
+}
+
+void
+conn_requests (struct conn *c)
+{
+  const size_t head = nbd_request_size (&c->dialect);
+  struct nbd_request r;
+
+  while (c->state == CONN_TRANSMIT) {
+    if (c->filling) {
+      finish_filling (c);
+      if (c->filling)
+        return;
+    }
+    if (c->skip > 0)
+      skip_payload (c);
+    if (c->skip > 0 || conn_at_limit (c) || buf_len (&c->in) < head)
+      return;
+    if (!nbd_request_decode (&c->dialect, buf_front (&c->in), &r)) {
+      conn_kill (c, "bad request magic");
+      return;
+    }
+    buf_consume (&c->in, head);
+    handle_request (c, &r);
+  }
+}

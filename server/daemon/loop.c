@@ -1,0 +1,179 @@
+/* daemon: event loops. */
+#include <config.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "daemon/conn.h"
+#include "host/log.h"
+
+void
+loop_order (struct loop *l, int order)
+{
+  pthread_mutex_lock (&l->lock);
+  if (order > (int) l->order)
+    l->order = order;
+  pthread_mutex_unlock (&l->lock);
+  ev_async_send (l->ev, &l->wake);
+}
+
+void
+loop_finish_job (struct loop *l, struct job *j)
+{
+  bool first;
+
+  pthread_mutex_lock (&l->lock);
+  first = STAILQ_EMPTY (&l->finished);
+  STAILQ_INSERT_TAIL (&l->finished, j, link);
+  pthread_mutex_unlock (&l->lock);
+  if (first)
+    ev_async_send (l->ev, &l->wake);
+}
+
+void
+loop_take_conn (struct loop *l, struct conn *c)
+{
+  c->loop = l;
+  pthread_mutex_lock (&l->lock);
+  TAILQ_INSERT_TAIL (&l->arriving, c, link);
+  pthread_mutex_unlock (&l->lock);
+  ev_async_send (l->ev, &l->wake);
+}
+
+/* Clients that have asked for something get their answers; the socket gives
+ * what has arrived, then ends.
+ */
+static void
+drain_conn (struct conn *c)
+{
+  if (c->state < CONN_TRANSMIT)
+    conn_kill (c, "the server is shutting down");
+  else if (c->state == CONN_TRANSMIT) {
+    c->why = "the server is shutting down";
+    shutdown (c->fd, SHUT_RD);
+  }
+  conn_advance (c);
+}
+
+static void
+cut_conn (struct conn *c)
+{
+  conn_kill (c, "cut off by the server's shutdown");
+  conn_advance (c);
+}
+
+static void
+for_each_conn (struct loop *l, void (*fn) (struct conn *))
+{
+  struct conn *c, *next;
+
+  for (c = TAILQ_FIRST (&l->conns); c != NULL; c = next) {
+    next = TAILQ_NEXT (c, link);
+    fn (c);
+  }
+}
+
+static void
+finish_jobs (struct loop *l)
+{
+  STAILQ_HEAD (, job) batch = STAILQ_HEAD_INITIALIZER (batch);
+  struct job *j;
+  struct conn *c;
+
+  pthread_mutex_lock (&l->lock);
+  STAILQ_CONCAT (&batch, &l->finished);
+  pthread_mutex_unlock (&l->lock);
+  while ((j = STAILQ_FIRST (&batch)) != NULL) {
+    STAILQ_REMOVE_HEAD (&batch, link);
+    c = j->conn;
+    if (c->state != CONN_CLOSING && !c->advance_queued) {
+      c->advance_queued = true;
+      TAILQ_INSERT_TAIL (&l->to_advance, c, advance_link);
+    }
+    conn_job_finished (c, j);
+  }
+  /* Now the replies of the whole batch go out, one write per connection. */
+  while ((c = TAILQ_FIRST (&l->to_advance)) != NULL) {
+    TAILQ_REMOVE (&l->to_advance, c, advance_link);
+    c->advance_queued = false;
+    conn_advance (c);
+  }
+}
+
+static void
+on_wake (struct ev_loop *ev, ev_async *w, int revents)
+{
+  struct loop *l = w->data;
+  TAILQ_HEAD (, conn) arriving = TAILQ_HEAD_INITIALIZER (arriving);
+  struct conn *c;
+  int order;
+
+  (void) revents;
+  finish_jobs (l);
+  pthread_mutex_lock (&l->lock);
+  TAILQ_CONCAT (&arriving, &l->arriving, link);
+  order = l->order;
+  pthread_mutex_unlock (&l->lock);
+  while ((c = TAILQ_FIRST (&arriving)) != NULL) {
+    TAILQ_REMOVE (&arriving, c, link);
+    conn_start (c);
+  }
+  if (order >= LOOP_DRAIN && !l->draining) {
+    l->draining = true;
+    for_each_conn (l, drain_conn);
+  }
+  if (order == LOOP_CUT)
+    for_each_conn (l, cut_conn);
+  if (order == LOOP_STOP) {
+    assert (TAILQ_EMPTY (&l->conns));
+    ev_break (ev, EVBREAK_ALL);
+  }
+}
+
+static void *
+loop_main (void *opaque)
+{
+  struct loop *l = opaque;
+
+  ev_run (l->ev, 0);
+  return NULL;
+}
+
+int
+loop_start (struct loop *l, struct server *s)
+{
+  l->server = s;
+  l->order = LOOP_SERVE;
+  TAILQ_INIT (&l->conns);
+  TAILQ_INIT (&l->to_advance);
+  TAILQ_INIT (&l->arriving);
+  STAILQ_INIT (&l->finished);
+  pthread_mutex_init (&l->lock, NULL);
+  l->ev = ev_loop_new (EVFLAG_AUTO);
+  if (l->ev == NULL) {
+    host_log (HOST_LOG_ERROR, "cannot make an event loop");
+    return -1;
+  }
+  ev_async_init (&l->wake, on_wake);
+  l->wake.data = l;
+  ev_async_start (l->ev, &l->wake);
+  if (pthread_create (&l->thread, NULL, loop_main, l) != 0) {
+    host_log (HOST_LOG_ERROR, "cannot start a thread");
+    ev_loop_destroy (l->ev);
+    l->ev = NULL;
+    return -1;
+  }
+  return 0;
+}
+
+void
+loop_join (struct loop *l)
+{
+  if (l->ev == NULL)
+    return;
+  loop_order (l, LOOP_STOP);
+  pthread_join (l->thread, NULL);
+  ev_loop_destroy (l->ev);
+  pthread_mutex_destroy (&l->lock);
+}

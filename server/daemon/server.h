@@ -1,0 +1,100 @@
+/* daemon: the server: one plugin, its loops, listeners and workers. */
+#ifndef BTRNBDD_DAEMON_SERVER_H
+#define BTRNBDD_DAEMON_SERVER_H
+
+#include <ev.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "daemon/pool.h"
+#include "host/plugin.h"
+
+struct conn;
+struct job;
+struct tls_server;
+
+/* Limits, constant while serving; 0 means none where it says so. */
+struct limits {
+  unsigned conn_requests;      /* requests in flight of a connection */
+  size_t conn_bytes;           /* their payloads and unsent replies */
+  size_t total_bytes;          /* the same over all connections */
+  unsigned connections;        /* over all peers */
+  unsigned handshake_seconds;
+  unsigned idle_seconds;       /* 0: none */
+  unsigned drain_seconds;
+};
+
+struct listener {
+  SLIST_ENTRY (listener) link;
+  struct server *server;
+  int fd;
+  char *name;                  /* as given; for messages */
+  char *unlink_path;           /* of a unix socket that we made, or NULL */
+  ev_io watcher;
+};
+
+/* An event loop with its thread.  Everything of its connections is touched
+ * by this thread only, except what says otherwise.
+ */
+struct loop {
+  struct server *server;
+  struct ev_loop *ev;
+  pthread_t thread;
+  ev_async wake;
+  TAILQ_HEAD (, conn) conns;
+  bool draining;
+  TAILQ_HEAD (, conn) to_advance; /* after the batch of finished jobs */
+
+  pthread_mutex_t lock;        /* protects all below */
+  STAILQ_HEAD (, job) finished;
+  TAILQ_HEAD (, conn) arriving;
+  enum { LOOP_SERVE, LOOP_DRAIN, LOOP_CUT, LOOP_STOP } order;
+};
+
+struct server {
+  /* Constant while serving. */
+  struct plugin plugin;
+  struct limits limits;
+  enum handshake_tls_policy tls_policy;
+  struct tls_server *tls;      /* NULL: no TLS */
+  struct pool *pool;
+  struct loop *loops;
+  unsigned nloops;
+  SLIST_HEAD (, listener) listeners;
+
+  atomic_uint connections;     /* open ones */
+  atomic_ulong next_conn_id;
+  atomic_size_t bytes;         /* in flight, all connections */
+
+  /* The main thread's loop. */
+  struct ev_loop *ev;
+  ev_async shutdown_wake, conn_gone;
+  ev_timer drain_timer, accept_retry;
+  ev_signal sigterm, sigint, sighup, sigpipe;
+  bool accepting, draining, cut;
+  unsigned next_loop;
+};
+
+/* Start loops and workers; serve until told to stop; tear down.  The plugin
+ * is ready and forked.  Returns the exit status.
+ */
+extern int server_run (struct server *, unsigned workers);
+
+/* --- listen.c --- */
+/* "unix:PATH", "HOST:PORT", "vsock:CID:PORT"; a message on failure. */
+extern int listener_add (struct server *, const char *spec);
+/* Sockets passed by systemd; the number added or -1. */
+extern int listener_add_activated (struct server *);
+extern void listeners_start (struct server *);
+extern void listeners_stop (struct server *);
+extern void listeners_free (struct server *);
+
+/* --- loop.c --- */
+extern int loop_start (struct loop *, struct server *);
+extern void loop_join (struct loop *);
+/* From any thread. */
+extern void loop_order (struct loop *, int order);
+extern void loop_finish_job (struct loop *, struct job *);
+extern void loop_take_conn (struct loop *, struct conn *);
+
+#endif /* BTRNBDD_DAEMON_SERVER_H */

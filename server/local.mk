@@ -1,0 +1,51 @@
+# btrnbdd: the daemon.
+bin_PROGRAMS += btrnbdd
+btrnbdd_SOURCES = \
+	include/btrnbd/plugin-ext.h \
+	server/daemon/conn.c \
+	server/daemon/conn.h \
+	server/daemon/conn_hs.c \
+	server/daemon/conn_tx.c \
+	server/daemon/job.c \
+	server/daemon/listen.c \
+	server/daemon/loop.c \
+	server/daemon/main.c \
+	server/daemon/options.c \
+	server/daemon/options.h \
+	server/daemon/out.c \
+	server/daemon/out.h \
+	server/daemon/pool.c \
+	server/daemon/pool.h \
+	server/daemon/server.c \
+	server/daemon/server.h \
+	server/daemon/tls.c \
+	server/daemon/tls.h \
+	server/host/context.c \
+	server/host/context.h \
+	server/host/handle.c \
+	server/host/lists.c \
+	server/host/lists.h \
+	server/host/log.c \
+	server/host/log.h \
+	server/host/nbdkit.h \
+	server/host/parse.c \
+	server/host/plugin.c \
+	server/host/plugin.h \
+	server/host/shutdown.c \
+	server/host/symbols.c \
+	server/nbd/buf.c \
+	server/nbd/buf.h \
+	server/nbd/handshake.c \
+	server/nbd/handshake.h \
+	server/nbd/proto.h \
+	server/nbd/request.c \
+	server/nbd/request.h
+btrnbdd_CPPFLAGS = \
+	-I$(srcdir)/include \
+	-I$(srcdir)/server \
+	-D_GNU_SOURCE \
+	-DNBDKIT_PLUGINDIR='"$(nbdkit_plugindir)"'
+btrnbdd_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) $(GNUTLS_CFLAGS)
+# Plugins look the API up in the program.
+btrnbdd_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic-symbol='nbdkit_*'
+btrnbdd_LDADD = $(EV_LIBS) $(GNUTLS_LIBS) $(JEMALLOC_LIBS) -ldl
