@@ -124,8 +124,9 @@ watch (struct server *s)
   ev_signal_init (&s->sigterm, on_signal, SIGTERM);
   ev_signal_init (&s->sigint, on_signal, SIGINT);
   ev_signal_init (&s->sighup, on_signal, SIGHUP);
-  s->shutdown_wake.data = s->conn_gone.data = s->drain_timer.data =
-    s->accept_retry.data = s->sigterm.data = s->sigint.data = s->sighup.data = s;
+  s->shutdown_wake.data = s->conn_gone.data = s;
+  s->drain_timer.data = s->accept_retry.data = s;
+  s->sigterm.data = s->sigint.data = s->sighup.data = s;
   ev_async_start (s->ev, &s->shutdown_wake);
   ev_async_start (s->ev, &s->conn_gone);
   ev_signal_start (s->ev, &s->sigterm);

@@ -114,7 +114,7 @@ headers_alone ()
     ${CC:-gcc} -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror \
       -Wno-unused-function -Wno-sign-compare -Wno-missing-field-initializers \
       -fsyntax-only -include "$abs_top_builddir/config.h" -I include \
-      -I "$engine" -x c - <<<"#include \"$PWD/$h\"" || echo "$h"
+      -I "$engine" -I server -x c - <<<"#include \"$PWD/$h\"" || echo "$h"
   done
 }
 
