@@ -1,1 +1,8 @@
-# tests/cli/local.mk
+# btrnbd from the outside.
+cli_tests = \
+	tests/cli/copy.sh \
+	tests/cli/mkfs.sh \
+	tests/cli/names.sh \
+	tests/cli/usage.sh
+dist_check_SCRIPTS += $(cli_tests)
+TESTS += $(cli_tests)

@@ -1,0 +1,407 @@
+#!/usr/bin/python3
+"""make bench: our figures beside those of peers, measured in the same run.
+
+Peers are the nbdkit memory plugin (what the protocol allows) and the nbdkit
+file plugin on a file of the same size in a kernel btrfs, with and without
+copy on write.  Ours and the kernel's pool are on loop devices with direct
+I/O, one at a time, over files in the same directory.
+
+Written bytes are counted at the loop device; CPU seconds are those of the
+server process and, beside it, those of the whole machine without fio, since
+the kernel does its work elsewhere.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import nbd
+
+MIB = 1 << 20
+GIB = 1 << 30
+TICK = os.sysconf('SC_CLK_TCK')
+
+
+def run(*args, **kw):
+    return subprocess.run(args, check=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, **kw).stdout
+
+
+def proc_cpu(pid):
+    with open(f'/proc/{pid}/stat') as f:
+        fields = f.read().rsplit(')', 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def machine_cpu():
+    with open('/proc/stat') as f:
+        n = [int(x) for x in f.readline().split()[1:]]
+    return (sum(n[:3]) + sum(n[5:8])) / TICK
+
+
+def peak_rss(pid):
+    with open(f'/proc/{pid}/status') as f:
+        for line in f:
+            if line.startswith('VmHWM'):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def drop_caches():
+    if os.geteuid() == 0:
+        os.sync()
+        with open('/proc/sys/vm/drop_caches', 'w') as f:
+            f.write('3')
+
+
+class Loop:
+    """A file of SIZE bytes behind a loop device with direct I/O."""
+
+    def __init__(self, path, size):
+        self.path = path
+        with open(path, 'wb') as f:
+            f.truncate(size)
+        self.dev = run('losetup', '--show', '-f', '--direct-io=on',
+                       path).strip()
+
+    def written(self):
+        name = os.path.basename(self.dev)
+        with open(f'/sys/block/{name}/stat') as f:
+            return int(f.read().split()[6]) * 512
+
+    def close(self):
+        subprocess.run(['losetup', '-d', self.dev])
+        os.unlink(self.path)
+
+
+class Server:
+    """An nbdkit with its arguments; restart () makes it cold."""
+
+    def __init__(self, bench, name, export, args):
+        self.bench, self.name, self.export, self.args = \
+            bench, name, export, args
+        self.sock = os.path.join(bench.dir, name.replace(' ', '-') + '.sock')
+        self.rss = 0
+        self.process = None
+
+    def start(self):
+        if os.path.exists(self.sock):
+            os.unlink(self.sock)
+        env = dict(os.environ)
+        self.process = subprocess.Popen(
+            ['nbdkit', '-f', '--exit-with-parent', '-U', self.sock]
+            + self.args, stdin=subprocess.DEVNULL, env=env)
+        for _ in range(600):
+            if os.path.exists(self.sock):
+                try:
+                    return self.connect().shutdown()
+                except nbd.Error:
+                    pass
+            if self.process.poll() is not None:
+                raise RuntimeError(f'{self.name}: nbdkit did not start')
+            time.sleep(0.05)
+        raise RuntimeError(f'{self.name}: nbdkit does not answer')
+
+    def stop(self):
+        if self.process:
+            self.rss = max(self.rss, peak_rss(self.process.pid))
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+            self.process = None
+
+    def cool(self):
+        self.stop()
+        drop_caches()
+        self.start()
+
+    def uri(self):
+        return f'nbd+unix:///{self.export}?socket={self.sock}'
+
+    def connect(self):
+        h = nbd.NBD()
+        h.connect_uri(self.uri())
+        return h
+
+    def written(self):
+        return 0
+
+    def close(self):
+        self.stop()
+
+
+class Ours(Server):
+    def __init__(self, bench, nocow):
+        self.loop = Loop(os.path.join(bench.dir, 'ours.img'),
+                         bench.pool_size)
+        try:
+            btrnbd = os.path.join(bench.build, 'server/cli/btrnbd')
+            run(btrnbd, '-d', self.loop.dev, 'mkfs', '--force')
+            run(btrnbd, '-d', self.loop.dev, 'create', 'disk', '--size',
+                str(bench.disk_size), *(['--nocow'] if nocow else []))
+        except BaseException:
+            self.loop.close()
+            raise
+        super().__init__(
+            bench, 'ours nocow' if nocow else 'ours', 'disk',
+            [os.path.join(bench.build,
+                          'plugins/btrfs/.libs/nbdkit-btrfs-plugin.so'),
+             self.loop.dev, f'cache-size={bench.cache}'])
+
+    def written(self):
+        return self.loop.written()
+
+    def close(self):
+        super().close()
+        self.loop.close()
+
+
+class Memory(Server):
+    def __init__(self, bench):
+        super().__init__(bench, 'memory', '',
+                         ['memory', str(bench.disk_size)])
+
+    def cool(self):
+        pass
+
+
+class Kernel(Server):
+    def __init__(self, bench, nocow):
+        name = 'kernel nocow' if nocow else 'kernel cow'
+        self.loop = Loop(os.path.join(bench.dir, 'kernel.img'),
+                         bench.pool_size)
+        self.mnt = os.path.join(bench.dir, 'mnt')
+        os.makedirs(self.mnt, exist_ok=True)
+        try:
+            run('mkfs.btrfs', '-q', '-f', self.loop.dev)
+            run('mount', '-o', 'ssd', self.loop.dev, self.mnt)
+        except BaseException:
+            self.loop.close()
+            raise
+        disk = os.path.join(self.mnt, 'disk')
+        open(disk, 'w').close()
+        if nocow:
+            run('chattr', '+C', disk)
+        os.truncate(disk, bench.disk_size)
+        super().__init__(bench, name, '', ['file', disk])
+
+    def written(self):
+        return self.loop.written()
+
+    def cool(self):
+        self.stop()
+        run('umount', self.mnt)
+        drop_caches()
+        run('mount', '-o', 'ssd', self.loop.dev, self.mnt)
+        self.start()
+
+    def close(self):
+        super().close()
+        subprocess.run(['umount', self.mnt])
+        self.loop.close()
+
+
+class Load:
+    def __init__(self, name, rw, bs, depth, jobs, cold=False, span=None,
+                 runtime=True, unit='ops'):
+        self.name, self.rw, self.bs = name, rw, bs
+        self.depth, self.jobs, self.cold = depth, jobs, cold
+        self.span, self.runtime, self.unit = span, runtime, unit
+
+    def write(self):
+        return 'write' in self.rw
+
+
+LOADS = [
+    Load('4K random read, cached, QD1', 'randread', 4096, 1, 1,
+         span=64 * MIB),
+    Load('4K random read, cached, QD32', 'randread', 4096, 32, 1,
+         span=64 * MIB),
+    Load('4K random read, cached, QD1 x 4', 'randread', 4096, 1, 4,
+         span=64 * MIB),
+    Load('4K random read, cached, QD32 x 4', 'randread', 4096, 32, 4,
+         span=64 * MIB),
+    Load('4K random write + flush, QD32', 'randwrite', 4096, 32, 1),
+    Load('4K random write + flush, QD32 x 4', 'randwrite', 4096, 32, 4),
+    Load('64K random write + flush, QD32', 'randwrite', 65536, 32, 1),
+    Load('1M sequential write + flush', 'write', MIB, 8, 1, runtime=False,
+         unit='MiB'),
+    Load('1M sequential read, cold', 'read', MIB, 8, 1, cold=True,
+         runtime=False, unit='MiB'),
+    Load('1M sequential read, warm', 'read', MIB, 8, 1, span=128 * MIB,
+         unit='MiB'),
+    Load('4K random read, cold, QD32', 'randread', 4096, 32, 1, cold=True),
+]
+
+
+class Bench:
+    def __init__(self, opts, directory):
+        self.opts, self.dir = opts, directory
+        self.build = os.path.abspath(opts.build)
+        self.disk_size = opts.span
+        self.pool_size = 4 * opts.span + GIB
+        self.cache = '256M'
+
+    def fill(self, server):
+        """Write the whole disk once, with bytes that do not compress."""
+        h = server.connect()
+        chunk = os.urandom(MIB)
+        for at in range(0, self.disk_size, MIB):
+            h.pwrite(chunk, at)
+        h.flush()
+        h.shutdown()
+
+    def warm(self, server, span):
+        h = server.connect()
+        for at in range(0, span, MIB):
+            h.pread(MIB, at)
+        h.shutdown()
+
+    def fio(self, server, load):
+        span = load.span or self.disk_size
+        out = os.path.join(self.dir, 'fio.json')
+        args = ['fio', '--name=bench', '--ioengine=nbd',
+                f'--uri={server.uri()}', f'--rw={load.rw}',
+                f'--bs={load.bs}', f'--iodepth={load.depth}',
+                f'--numjobs={load.jobs}', f'--size={span}',
+                '--group_reporting', '--randrepeat=1', '--norandommap',
+                f'--output={out}', '--output-format=json',
+                '--refill_buffers']
+        if load.runtime:
+            args += ['--time_based', f'--runtime={self.opts.seconds}']
+        subprocess.run(args, check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, cwd=self.dir)
+        with open(out) as f:
+            text = f.read()
+        job = json.loads(text[text.index('{'):])['jobs'][0]
+        return job
+
+    def measure(self, server, load):
+        if load.cold:
+            server.cool()
+        elif not load.write():
+            self.warm(server, load.span)
+        pid = server.process.pid
+        cpu0, all0, written0 = (proc_cpu(pid), machine_cpu(),
+                                server.written())
+        job = self.fio(server, load)
+        side = job['write' if load.write() else 'read']
+        seconds = side['runtime'] / 1000
+        if load.write():
+            h = server.connect()
+            start = time.monotonic()
+            h.flush()
+            seconds += time.monotonic() - start
+            h.shutdown()
+        cpu1, all1, written1 = (proc_cpu(pid), machine_cpu(),
+                                server.written())
+        fio_cpu = (job['usr_cpu'] + job['sys_cpu']) / 100 * \
+            job['job_runtime'] / 1000
+        ops, size = side['total_ios'], side['io_bytes']
+        return {
+            'rate': (ops if load.unit == 'ops' else size / MIB) / seconds,
+            'p99_us': side['clat_ns'].get('percentile', {}).get(
+                '99.000000', 0) / 1000,
+            'cpu_100k': (cpu1 - cpu0) / ops * 1e5,
+            'all_100k': max(0, all1 - all0 - fio_cpu) / ops * 1e5,
+            'cpu_gib': (cpu1 - cpu0) / size * GIB,
+            'all_gib': max(0, all1 - all0 - fio_cpu) / size * GIB,
+            'per_byte': (written1 - written0) / size if load.write()
+            else None,
+        }
+
+    def servers(self):
+        return [('ours', lambda: Ours(self, False)),
+                ('ours nocow', lambda: Ours(self, True)),
+                ('memory', lambda: Memory(self)),
+                ('kernel cow', lambda: Kernel(self, False)),
+                ('kernel nocow', lambda: Kernel(self, True))]
+
+
+def table(results, loads):
+    names = list(results)
+    print(f'\n{"operations or MiB per second":36}' + ''.join(f'{n:>14}' for n in names)
+          + '   ours/cow  nocow/nocow  ours/memory')
+    for load in loads:
+        line = f'{load.name:36}'
+        for n in names:
+            m = results[n].get(load.name)
+            line += f'{m["rate"]:>14,.0f}' if m else f'{"-":>14}'
+
+        def ratio(a, b):
+            x = results.get(a, {}).get(load.name)
+            y = results.get(b, {}).get(load.name)
+            return f'{x["rate"] / y["rate"]:.2f}x' if x and y else '-'
+        print(line + f'{ratio("ours", "kernel cow"):>11}'
+              f'{ratio("ours nocow", "kernel nocow"):>13}'
+              f'{ratio("ours", "memory"):>13}')
+
+    print('\nCPU seconds of the server (of the machine without fio) per '
+          '100k operations; per GiB for 1M;')
+    print('bytes written to the device per byte; 99th percentile of '
+          'latency in us')
+    for load in loads:
+        print(f'{load.name}')
+        for n in names:
+            m = results[n].get(load.name)
+            if not m:
+                continue
+            kind = '100k' if load.unit == 'ops' else 'gib'
+            per_byte = '' if m['per_byte'] is None or n == 'memory' \
+                else f'  {m["per_byte"]:5.2f} B/B'
+            print(f'  {n:14} {m["cpu_" + kind]:8.2f} '
+                  f'({m["all_" + kind]:.2f}) s'
+                  f'  p99 {m["p99_us"]:9,.0f} us{per_byte}')
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    p.add_argument('--build', default='.', help='the build directory')
+    p.add_argument('--dir', help='where the images go')
+    p.add_argument('--seconds', type=int, default=4, help='of each load')
+    p.add_argument('--span', type=int, default=1024,
+                   help='MiB of the disk that is worked on')
+    p.add_argument('--only', default='', help='loads that match')
+    p.add_argument('--servers', default='', help='servers that match')
+    opts = p.parse_args()
+    opts.span *= MIB
+    if os.geteuid() != 0:
+        sys.exit('bench: needs root for loop devices and mounts')
+
+    directory = tempfile.mkdtemp(prefix='bench.', dir=opts.dir or opts.build)
+    bench = Bench(opts, directory)
+    loads = [x for x in LOADS if re.search(opts.only, x.name)]
+    results, memory = {}, {}
+    try:
+        for name, make in bench.servers():
+            if not re.search(opts.servers, name):
+                continue
+            server = make()
+            try:
+                server.start()
+                bench.fill(server)
+                results[server.name] = {}
+                for load in loads:
+                    print(f'{server.name}: {load.name}', file=sys.stderr)
+                    results[server.name][load.name] = \
+                        bench.measure(server, load)
+            finally:
+                server.close()
+                if server.rss:
+                    memory[server.name] = server.rss
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    table(results, loads)
+    print('\npeak RSS: ' + ', '.join(f'{n} {v / MIB:.0f} MiB'
+                                     for n, v in memory.items())
+          + f' (cache-size={bench.cache})')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,105 @@
+# put and get: the same bytes, holes stay holes, and nothing is half done in
+# silence.
+. "${abs_top_srcdir:?}/tests/lib/functions.sh"
+requires_file "$BTRNBD"
+requires jq
+img=$tmp/pool.img
+
+b ()
+{
+  "$BTRNBD" -d "$img" "$@"
+}
+
+used ()
+{
+  b --json ls | jq -r --arg n "$1" '.[] | select (.name == $n) | .used'
+}
+
+ok "mkfs" b mkfs --size 1G
+
+# Sizes around every border.
+for size in 0 1 511 4095 4096 4097 65537 1048576 1048577 5000000; do
+  head -c $size /dev/urandom >"$tmp/in"
+  ok "put $size bytes" b put "$tmp/in" file
+  ok "get $size bytes" b get file "$tmp/out"
+  cmp -s "$tmp/in" "$tmp/out"; is $? 0 "$size bytes are the same"
+done
+ok "put a shorter one over it" b put /dev/null file
+ok "get it" b get file "$tmp/out"
+is "$(stat -c %s "$tmp/out")" 0 "it is empty"
+
+# Sparse files.
+truncate -s 200M "$tmp/sparse"
+for at in 0 1 50 120 199; do
+  head -c 70000 /dev/urandom |
+    dd of="$tmp/sparse" bs=1M seek=$at conv=notrunc status=none
+done
+truncate -s 200M "$tmp/sparse"
+ok "put a sparse file" b put "$tmp/sparse" sparse
+is "$(( $(used sparse) < 1 << 20 ))" 1 "it is sparse in the pool"
+ok "get a sparse file" b get sparse "$tmp/out"
+cmp -s "$tmp/sparse" "$tmp/out"; is $? 0 "the same bytes"
+is "$(( $(stat -c %b "$tmp/out") * 512 < 2 << 20 ))" 1 "it is sparse again"
+is "$(b get sparse - | sha256sum)" "$(sha256sum <"$tmp/sparse")" \
+   "get to a pipe writes the zeroes"
+ok "put over a sparse file" b put --nocow "$tmp/sparse" sparse
+
+# Volumes keep their size.
+ok "create" b create vol --size 64M
+head -c 3000000 /dev/urandom >"$tmp/in"
+ok "put into a volume" b put "$tmp/in" vol
+ok "get the volume" b get vol "$tmp/out"
+is "$(stat -c %s "$tmp/out")" $((64 << 20)) "it kept its size"
+cmp -s -n 3000000 "$tmp/in" "$tmp/out"; is $? 0 "the same bytes"
+head -c 1000 /dev/urandom >"$tmp/in"
+ok "put a smaller one" b put "$tmp/in" vol
+ok "get the volume" b get vol "$tmp/out"
+truncate -s 64M "$tmp/in"
+cmp -s "$tmp/in" "$tmp/out"; is $? 0 "zeroes behind it"
+fails_with 1 "larger than vol" "put what does not fit" \
+           b put "$tmp/sparse" vol
+is "$(b get vol - | sha256sum)" "$(sha256sum <"$tmp/in")" \
+   "the volume is as before"
+
+# Pipes.
+is "$(head -c 3333333 /dev/zero | tr '\0' x | sha256sum)" \
+   "$(head -c 3333333 /dev/zero | tr '\0' x | b put - piped &&
+      b get piped - | sha256sum)" "from a pipe"
+fails_with 1 "larger than vol" "a pipe that does not fit" \
+           bash -c "head -c 70M /dev/urandom | '$BTRNBD' -d '$img' put - vol"
+
+# Errors.
+fails_with 1 "^btrnbd: $tmp/nope: No such file" "put of nothing" \
+           b put "$tmp/nope" x
+fails_with 1 "is a directory" "put of a directory" b put "$tmp" x
+fails_with 1 "^btrnbd: d/x: no such file" "put below nothing" \
+           b put "$tmp/in" d/x
+fails_with 1 "^btrnbd: nope: no such file" "get of nothing" \
+           b get nope "$tmp/new"
+[ ! -e "$tmp/new" ]; is $? 0 "no file is left behind"
+fails_with 1 "/nope/out" "get into nothing" b get vol /nope/out
+if [ -c /dev/full ]; then
+  fails_with 1 "No space left" "get to what is full" b get vol /dev/full
+fi
+
+head -c 900M /dev/urandom >"$tmp/big" || skip_all "no room in $tmp"
+ok "put what fits" b put "$tmp/big" big
+fails_with 1 "^btrnbd: big2: .*no space" "put into a full pool" \
+           b put "$tmp/big" big2
+ok "rm what was half put" b rm big2
+ok "get what was there" b get big "$tmp/out"
+cmp -s "$tmp/big" "$tmp/out"; is $? 0 "the same bytes"
+
+if command -v btrfs >/dev/null; then
+  ok "btrfs check" check_clean "$img"
+  ok "btrfs check of the data" btrfs check --check-data-csum "$img"
+fi
+if [ "$(id -u)" = 0 ] && grep -qw btrfs /proc/filesystems; then
+  if ok "mount" mount_loop "$img" "$tmp/mnt" ro; then
+    cmp -s "$tmp/big" "$tmp/mnt/big"; is $? 0 "the kernel reads the same"
+    cmp -s "$tmp/sparse" "$tmp/mnt/sparse"
+    is $? 0 "the kernel reads the same holes"
+    unmount "$tmp/mnt"
+  fi
+fi
+done_testing

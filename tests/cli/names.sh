@@ -1,0 +1,114 @@
+# Volumes, files and directories from the command line.
+. "${abs_top_srcdir:?}/tests/lib/functions.sh"
+requires_file "$BTRNBD"
+requires jq
+img=$tmp/pool.img
+
+b ()
+{
+  "$BTRNBD" -d "$img" "$@"
+}
+
+# export_field NAME FIELD
+export_field ()
+{
+  b --json ls | jq -r --arg n "$1" ".[] | select (.name == \$n) | .$2"
+}
+
+ok "mkfs" b mkfs --size 1G --label "my pool" \
+   --uuid 12345678-9abc-def0-1234-56789abcdef0
+is "$(b --json info | jq -r .label)" "my pool" "info: label"
+is "$(b --json info | jq -r .uuid)" 12345678-9abc-def0-1234-56789abcdef0 \
+   "info: uuid"
+is "$(b --json info | jq -r '[.nodesize, .sectorsize, .csum] | join (" ")')" \
+   "16384 4096 crc32c" "info: the defaults"
+ok "info as text" b info
+is "$(b --json ls | jq -c .)" "[]" "ls: nothing yet"
+is "$(b ls)" "" "ls: nothing yet, as text"
+is "$(b --json df | jq '.total_bytes')" $((1 << 30)) "df: total"
+ok "df as text" b df
+
+ok "create" b create vm1 --size 2G --description "web server"
+ok "create, nocow" b create vm2 --size 4096 --nocow
+ok "create, option before the name" b create -s 1M vm3
+fails_with 1 "^btrnbd: vm1: " "create what is there" b create vm1 --size 1G
+for name in "" . .. a/../b /../x; do
+  not_ok "create \"$name\"" b create "$name" --size 1M
+done
+is "$(b ls | sort | xargs)" "vm1 vm2 vm3" "ls: the names"
+is "$(export_field vm1 size)" $((2 << 30)) "ls: size"
+is "$(export_field vm1 description)" "web server" "ls: description"
+is "$(export_field vm1 volume)" true "ls: a volume"
+is "$(export_field vm1 nocow)" false "ls: not nocow"
+is "$(export_field vm2 nocow)" true "ls: nocow"
+is "$(export_field vm3 description)" null "ls: no description"
+ok "ls -l" b ls -l
+grep -q "web server" "$tmp/ok.log"; is $? 0 "ls -l tells the description"
+is "$(b ls vm1)" vm1 "ls of one"
+is "$(b ls /vm1)" vm1 "ls of one with a slash"
+fails_with 1 "^btrnbd: nope: no such file" "ls of what is not there" \
+           b ls nope
+
+ok "resize" b resize vm1 3G
+is "$(export_field vm1 size)" $((3 << 30)) "resize: larger"
+ok "resize" b resize vm1 1M
+is "$(export_field vm1 size)" $((1 << 20)) "resize: smaller"
+fails_with 1 "^btrnbd: nope: " "resize what is not there" b resize nope 1M
+
+ok "mkdir" b mkdir dir
+fails_with 1 "^btrnbd: dir: .*exists" "mkdir again" b mkdir dir
+ok "mkdir -p" b mkdir -p dir/a/b/c dir
+fails_with 1 "^btrnbd: x/y: no such file" "mkdir below nothing" b mkdir x/y
+echo hello >"$tmp/hello"
+ok "put" b put "$tmp/hello" dir/hello
+is "$(b ls dir | sort | xargs)" "a hello" "ls of a directory"
+is "$(b --json ls dir | jq -r '.[] | select (.name == "hello") |
+     [.type, .size, .nlink] | join (" ")')" "file 6 1" "ls --json of it"
+is "$(export_field dir/hello size)" 6 "a file is an export"
+ok "ln" b ln dir/hello hard
+is "$(b get hard -)" hello "the hard link reads the same"
+is "$(b --json ls dir | jq -r '.[] | select (.name == "hello") | .nlink')" 2 \
+   "two links"
+ok "ln -s" b ln -s dir/hello soft
+is "$(b --json ls / | jq -r '.[] | select (.name == "soft") | .type')" \
+   symlink "a symbolic link"
+fails_with 1 "^btrnbd: hard: .*exists" "ln over a name" b ln vm1 hard
+
+ok "mv a volume" b mv vm1 web
+is "$(b ls | grep -c '^vm1$')" 0 "the old name is gone"
+is "$(export_field web size)" $((1 << 20)) "the new one is there"
+is "$(export_field web description)" "web server" "with its description"
+ok "mv a file over another" b mv hard dir/a/moved
+echo other >"$tmp/other"
+ok "put another" b put "$tmp/other" other
+ok "mv over a file" b mv other dir/hello
+is "$(b get dir/hello -)" other "it replaced the file"
+is "$(b get dir/a/moved -)" hello "the other link is untouched"
+fails_with 1 "exists" "mv -n over a file" b mv -n dir/hello dir/a/moved
+ok "mv --exchange" b mv --exchange dir/hello dir/a/moved
+is "$(b get dir/hello -) $(b get dir/a/moved -)" "hello other" "exchanged"
+not_ok "mv of nothing" b mv nope nope2
+
+ok "rm a file" b rm dir/hello soft
+ok "rm a volume" b rm web
+is "$(b ls | grep -c '^web$')" 0 "it is gone"
+fails_with 1 "^btrnbd: dir: .*not empty" "rm of a full directory" b rm dir
+ok "rm an empty directory" b rm dir/a/b/c
+fails_with 1 "^btrnbd: web: no such file" "rm again" b rm web
+fails_with 1 "^btrnbd: nope: no such" "rm of several, one is missing" \
+           b rm nope vm3
+is "$(b ls | xargs)" "dir/a/moved vm2" "the others are removed"
+
+ok "dump-tree" b dump-tree
+ok "dump-tree fs" b dump-tree fs
+grep -q "INODE_ITEM" "$tmp/ok.log"; is $? 0 "it shows inodes"
+ok "dump-tree by number" b dump-tree 1
+
+for i in $(seq 200); do b mkdir "dir/many$i" || break; done
+is "$(b ls dir | grep -c many)" 200 "200 directories, a pool open each"
+
+if command -v btrfs >/dev/null; then
+  ok "btrfs check" check_clean "$img"
+  ok "btrfs check, lowmem" check_clean "$img" lowmem
+fi
+done_testing
