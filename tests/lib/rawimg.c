@@ -245,7 +245,7 @@ struct all_walk {
   struct rawimg_root *found;
 };
 
-/* Visit the trees that this block of the root tree (or log root tree) names. */
+/* Visit the trees that this block of the root tree or log root tree names. */
 static int
 walk_roots (void *opaque, const void *buf, const struct rawimg_root *root)
 {
