@@ -74,8 +74,9 @@ block_putp (struct block **b)
  * is: may be changed in place.
  */
 extern bool block_is_writable (const struct block *, uint64_t transid);
-/* The block was dirty and is being freed: it will not be written.  No effect
- * on a clean one.  Must come before its address may be allocated again.
+/* A dirty block of the *running* transaction (never of the one before, which
+ * still has to reach the disk) is being freed: it will not be written.  No
+ * effect on a clean one.  Must come before its address may be allocated again.
  */
 extern void block_drop (struct block_cache *, struct block *);
 /* Forget a clean block whose address has been freed by a commit. */

@@ -115,9 +115,13 @@ extern void block_unhash (struct block_cache *, struct block_shard *,
 /* From BLOCK_READING or BLOCK_DIRTY; KNOWN: it has proven to be of use. */
 extern void block_to_clean (struct block_cache *, struct block_shard *,
                             struct block_priv *, bool known);
-/* Victims beyond the budget go to OUT, to be freed without the mutex. */
+/* Victims beyond the budget go to OUT, to be freed without the mutex; at most
+ * STEPS blocks are looked at, because those in use cannot go: a cache full of
+ * them is over its budget for a while.
+ */
+#define EVICT_STEPS_MAX 64
 extern void block_evict (struct block_cache *, struct block_shard *,
-                         struct block_list *out);
+                         size_t steps, struct block_list *out);
 extern void block_free_list (struct block_list *);
 
 #endif /* BTRNBD_BLOCK_BLOCK_PRIV_H */

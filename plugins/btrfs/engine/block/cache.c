@@ -11,10 +11,6 @@
 #define SHARD_CAPACITY_MIN 64  /* fewer blocks than this: fewer shards */
 #define TABLE_SIZE_MIN 64
 #define GHOSTS_MAX (1 << 16)
-/* Steps of one eviction: blocks that are in use stay where they are, so a
- * cache full of those is over its budget for a while instead of spinning.
- */
-#define EVICT_STEPS_MAX 64
 
 static uint64_t
 block_hash_value (uint64_t bytenr)
@@ -218,7 +214,7 @@ block_to_clean (struct block_cache *c, struct block_shard *s,
   queue_add (c, s, p, known ? QUEUE_MAIN : QUEUE_SMALL);
 }
 
-static bool
+static void
 evict_one (struct block_cache *c, struct block_shard *s,
            struct block_list *out)
 {
@@ -234,26 +230,20 @@ evict_one (struct block_cache *c, struct block_shard *s,
     if (freq > 0)
       atomic_store_explicit (&p->freq, small ? 0 : freq - 1,
                              memory_order_relaxed);
-    return false;
+    return;
   }
   block_unhash (c, s, p);
   if (small)
     *ghost_slot (s, p->b.bytenr) = p->b.bytenr;
   TAILQ_INSERT_TAIL (out, p, link);
-  return true;
 }
 
 void
-block_evict (struct block_cache *c, struct block_shard *s,
+block_evict (struct block_cache *c, struct block_shard *s, size_t steps,
              struct block_list *out)
 {
-  unsigned steps = 0;
-
-  while (s->nr_small + s->nr_main > c->shard_capacity &&
-         steps < EVICT_STEPS_MAX) {
+  for (; steps > 0 && s->nr_small + s->nr_main > c->shard_capacity; steps--)
     evict_one (c, s, out);
-    steps++;
-  }
 }
 
 /* --- life of the cache --- */

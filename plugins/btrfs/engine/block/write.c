@@ -76,16 +76,29 @@ build_ops (struct block_cache *c, struct block **v, size_t n,
 static void
 mark_clean (struct block_cache *c, struct block *b)
 {
-  struct block_list out = TAILQ_HEAD_INITIALIZER (out);
   struct block_shard *s = block_shard_of (c, b->bytenr);
   struct block_priv *p = block_to_priv (b);
 
   mutex_lock (&s->lock);
-  if (p->state == BLOCK_DIRTY) {
+  if (p->state == BLOCK_DIRTY)
     block_to_clean (c, s, p, true);
-    block_evict (c, s, &out);
-  }
   mutex_unlock (&s->lock);
+}
+
+/* What was dirty counts against the budget from now on. */
+static void
+trim (struct block_cache *c)
+{
+  struct block_list out = TAILQ_HEAD_INITIALIZER (out);
+  struct block_shard *s;
+  unsigned i;
+
+  for (i = 0; i < c->nr_shards; i++) {
+    s = &c->shards[i];
+    mutex_lock (&s->lock);
+    block_evict (c, s, s->nr_small + s->nr_main, &out);
+    mutex_unlock (&s->lock);
+  }
   block_free_list (&out);
 }
 
@@ -122,6 +135,7 @@ block_write_set (struct block_cache *c, struct block **v, size_t n)
     if ((r = write_batch (c, v + i, k)) < 0)
       return r;
   }
+  trim (c);
   return 0;
 }
 
@@ -153,6 +167,27 @@ collect (struct block_shard *s, uint64_t transid, struct block ***v,
   return r;
 }
 
+/* Write N blocks and give up the references, so that what is too much for
+ * the cache leaves it batch by batch.
+ */
+static int
+write_and_put (struct block_cache *c, struct block **v, size_t n)
+{
+  size_t i, k, j;
+  int r = 0;
+
+  qsort (v, n, sizeof *v, by_address);
+  for (i = 0; i < n; i += k) {
+    k = MIN (n - i, (size_t) BATCH_MAX);
+    if (r == 0)
+      r = write_batch (c, v + i, k);
+    for (j = i; j < i + k; j++)
+      block_put (v[j]);
+    trim (c);
+  }
+  return r;
+}
+
 int
 block_write_out (struct block_cache *c, uint64_t transid,
                  uint64_t *ret_bytes)
@@ -163,10 +198,13 @@ block_write_out (struct block_cache *c, uint64_t transid,
 
   for (i = 0; r == 0 && i < c->nr_shards; i++)
     r = collect (&c->shards[i], transid, &v, &n, &max);
-  if (r == 0 && n > 0)
-    r = block_write_set (c, v, n);
-  for (i = 0; i < n; i++)
-    block_put (v[i]);
+  if (r < 0) {
+    for (i = 0; i < n; i++)
+      block_put (v[i]);
+    return r;
+  }
+  if (n > 0)
+    r = write_and_put (c, v, n);
   if (r == 0 && ret_bytes != NULL)
     *ret_bytes = (uint64_t) n * c->nodesize;
   return r;

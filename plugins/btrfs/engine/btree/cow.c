@@ -87,8 +87,10 @@ cow_block (struct tree_txn *txn, struct tree *t, struct block *old,
     block_put (copy);
     return failed (txn, r);
   }
-  /* Dirty only when the tree is under force_cow. */
-  if (action == TREE_COW_FREE_OLD)
+  /* Of this transaction only under force_cow.  A dirty block of the last one
+   * is on its way to the disk and must get there.
+   */
+  if (action == TREE_COW_FREE_OLD && tb_generation (old->data) == txn->transid)
     block_drop (t->cache, old);
   *ret = copy;
   return 0;
