@@ -11,6 +11,31 @@
 
 struct extents;
 
+extern int extents_new (struct roots *, struct space *, struct block_cache *,
+                        struct extents **ret);
+extern void extents_free (struct extents *); /* accepts NULL; drops all */
+/* For struct trans_hooks. */
+extern const struct tree_alloc_ops extent_alloc_ops;
+
+/* Run pending references, ascending by address, at most MAX extents (0: until
+ * none is pending, also of those that this makes).  EXCLUSIVE: nobody else
+ * changes trees.  Takes the locks of the extent and csum trees.
+ */
+extern int extents_run (struct extents *, struct txn *, size_t max,
+                        bool exclusive);
+extern size_t extents_pending (struct extents *);
+
+struct extents_stats {
+  uint64_t refs_run, run_ns;   /* extents whose references were run */
+};
+extern void extents_get_stats (struct extents *, struct extents_stats *ret);
+/* For benchmarks: called with the time of every single reference run of a
+ * tree block; NULL: none.
+ */
+extern void extents_set_timer (struct extents *,
+                               void (*fn) (void *opaque, uint64_t ns),
+                               void *opaque);
+
 /* A file extent item's claim on a data extent.  OFFSET is the file offset of
  * the item minus its offset into the extent (may wrap below zero).
  */
@@ -69,6 +94,13 @@ extern void extent_share_unlock (struct extents *);
  */
 extern int extent_data_is_exclusive (struct extents *, struct data_ref,
                                      bool *ret_exclusive);
+
+/* Add (ADD) or drop the references of all that block B points to, by its
+ * owner's id or, FULL_BACKREF, by its address.
+ */
+extern int extent_children (struct extents *, struct txn *,
+                            const struct block *b, bool full_backref,
+                            bool add);
 
 /* References of any extent as they will be after pending changes. */
 extern int extent_refs (struct extents *, uint64_t bytenr, bool metadata,

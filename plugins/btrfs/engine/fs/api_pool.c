@@ -110,7 +110,6 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
   };
   r = fs_open (devs, n, &fo, &p->fs);
   if (r < 0) {
-    close_devices (devs, n);
     pool_free (p);
     return r;
   }

@@ -36,10 +36,11 @@ struct fs {
   struct data *data;
   struct subvols *subvols;
 
+  unsigned opened;             /* steps of open.c that are done */
   struct commit_ctx *commit;   /* see commit.h; NULL when read_only */
 };
 
-/* Takes ownership of the devices on success only. */
+/* Takes ownership of the devices, also on failure. */
 extern int fs_open (struct device **devs, size_t n, const struct fs_opts *,
                     struct fs **ret);
 /* Write out data, commit, close.  No file may be open.  The pool is gone also

@@ -1,6 +1,10 @@
 libengine_la_SOURCES += \
+	$(ENGINE)/fs/commit.c \
 	$(ENGINE)/fs/commit.h \
-	$(ENGINE)/fs/core.h
+	$(ENGINE)/fs/commit_priv.h \
+	$(ENGINE)/fs/commit_thread.c \
+	$(ENGINE)/fs/core.h \
+	$(ENGINE)/fs/open.c
 
 # the public API
 libengine_la_SOURCES += \

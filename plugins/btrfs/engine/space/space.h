@@ -19,6 +19,13 @@
 
 struct space;
 
+extern int space_new (struct block_cache *, struct roots *,
+                      struct space **ret);
+extern void space_free (struct space *); /* accepts NULL */
+/* For flushing; before the first reservation. */
+extern void space_set_trans (struct space *, struct trans *,
+                             struct extents *);
+
 /* --- data --- */
 
 /* Promise BYTES (sector multiple) of data space to a writer.  May flush,
@@ -56,5 +63,89 @@ extern int space_get_numbers (struct space *, enum space_kind,
                               struct space_numbers *ret);
 extern uint64_t space_unallocated (struct space *); /* raw bytes */
 extern uint64_t space_global_reserve (struct space *);
+
+/* Is there a block group at START, and may it be written (nocow)? */
+extern bool space_is_readonly (struct space *, uint64_t start);
+
+/* --- metadata promises: for struct trans_hooks --- */
+
+extern int space_reserve (struct space *, unsigned items, uint64_t *ret_bytes);
+extern int space_reserve_to_free (struct space *, unsigned items,
+                                  uint64_t *ret_bytes);
+extern void space_release (struct space *, uint64_t bytes);
+
+/* --- for extent/ --- */
+
+/* An address for one tree block.  SYSTEM: of the chunk tree.  Takes from the
+ * handle's promise, else from the global reserve; may allocate a chunk.
+ */
+extern int space_meta_alloc (struct space *, struct txn *, bool system,
+                             uint64_t hint, uint64_t *ret_bytenr);
+/* The number of extents with pending references changed by DELTA: they will
+ * need metadata space when they are run.
+ */
+extern void space_pending_refs (struct space *, int64_t delta);
+/* A reserved extent has entered the extent tree. */
+extern int space_extent_inserted (struct space *, struct txn *,
+                                  uint64_t start, uint64_t len);
+/* An extent has left the extent tree: pinned until the commit. */
+extern int space_extent_freed (struct space *, struct txn *, uint64_t start,
+                               uint64_t len);
+/* A reserved extent was freed before it entered the tree: pinned, too. */
+extern int space_extent_cancelled (struct space *, struct txn *,
+                                   uint64_t start, uint64_t len);
+
+/* --- for commits --- */
+
+/* Items of new block groups: group items, device extents, free space. */
+extern int space_create_pending (struct space *, struct txn *,
+                                 bool *ret_changed);
+/* Free space tree: apply what was collected. */
+extern int space_write_fst (struct space *, struct txn *, bool *ret_changed);
+/* Used bytes of block groups. */
+extern int space_write_groups (struct space *, struct txn *,
+                               bool *ret_changed);
+/* Take empty block groups out of the trees (early step of a commit). */
+extern int space_remove_empty (struct space *, struct txn *);
+/* The transaction has its final shape (joins shut out). */
+extern void space_capture (struct space *);
+/* It is durable: its freed space may be used.  Under the committed lock. */
+extern void space_finish_commit (struct space *);
+/* Discard what the last commits freed, if switched on (no locks held). */
+extern void space_discard (struct space *);
+extern void space_set_discard (struct space *, bool on);
+/* Bytes used by extents, as the superblock wants it. */
+extern uint64_t space_bytes_used (struct space *);
+/* Called under the chunk tree's lock when a system chunk has been made. */
+extern void space_set_sys_chunk_hook (struct space *,
+                                      int (*fn) (void *opaque, struct key,
+                                                 const struct btrfs_chunk *,
+                                                 uint32_t size),
+                                      void *opaque);
+
+/* Read all block group items; idempotent. */
+extern int space_load_groups (struct space *);
+
+/* --- free space tree --- */
+
+/* The pool has a valid free space tree: keep it, and trust it. */
+extern void space_fst_enable (struct space *);
+/* Delete what is there of the tree; then build it in as many transactions as
+ * needed.  Until space_fst_enable nothing is loaded from it.  Nobody else
+ * uses the pool; COMMIT makes a durable commit.
+ */
+extern int space_fst_build (struct space *, int (*commit) (void *opaque),
+                            void *opaque);
+/* For benchmarks: apply every change at once (not collected); look up whether
+ * a group uses bitmaps every time (no cache).
+ */
+extern void space_fst_set_mode (struct space *, bool one_by_one,
+                                bool no_cache);
+struct fst_stats {
+  uint64_t changes, applied;   /* ranges noted, ranges applied */
+  uint64_t ns;                 /* spent changing the tree */
+  uint64_t to_bitmaps, to_extents;
+};
+extern void space_fst_get_stats (struct space *, struct fst_stats *ret);
 
 #endif /* BTRNBD_SPACE_SPACE_H */

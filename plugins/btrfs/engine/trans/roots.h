@@ -31,11 +31,21 @@ struct root {
   struct root_priv *priv;
 };
 
+/* The root that TREE belongs to; NULL for a tree under construction. */
+static inline struct root *
+root_of_tree (const struct tree *tree)
+{
+  return tree->opaque;
+}
+
 extern int roots_new (struct block_cache *, struct roots **ret);
 extern void roots_free (struct roots *);
 
-/* Open root tree and chunk tree from the superblock. */
-extern int roots_open_super (struct roots *, const struct btrfs_super *);
+/* Open the two trees that the superblock points to.  The root tree may lie in
+ * chunks that only the chunk tree knows.
+ */
+extern int roots_open_chunk_tree (struct roots *, const struct btrfs_super *);
+extern int roots_open_root_tree (struct roots *, const struct btrfs_super *);
 
 /* The tree ID, opened from its root item if need be.  For subvolumes the
  * item with the highest offset counts; -ERR_subvol_missing (kind of tree in
@@ -53,6 +63,29 @@ extern int roots_create (struct roots *, struct txn *, uint64_t id,
                          bool shareable, struct root **ret);
 /* The next free subvolume id. */
 extern int roots_new_id (struct roots *, struct txn *, uint64_t *ret_id);
+
+/* --- for the machinery of commits --- */
+
+/* `dirtied` of struct tree_alloc_ops. */
+extern int roots_tree_dirtied (struct tree_txn *, struct tree *);
+/* A block joined (BLOCKS > 0) or left TREE, whose lock is held. */
+extern void roots_tree_used (struct tree *, int64_t bytes);
+/* Bring the root items up to date of the subvolumes that were changed. */
+extern int roots_write_subvols (struct roots *, struct txn *);
+/* The same for the trees of the pool; *ret_changed: an item was written, so
+ * the caller must look again after running delayed references.
+ */
+extern int roots_write_pool (struct roots *, struct txn *, bool *ret_changed);
+/* COW the root of the root tree, so that an empty commit has one too. */
+extern int roots_cow_root_tree (struct roots *, struct txn *);
+/* The transaction has its final shape: remember its roots for roots_commit,
+ * and forget what is dirty.  Joins are shut out.
+ */
+extern void roots_capture (struct roots *);
+/* The captured roots are durable.  Committed lock held exclusively. */
+extern void roots_commit (struct roots *);
+/* Bytes used by the trees that the global reserve must be able to copy. */
+extern uint64_t roots_reserve_bytes (struct roots *);
 
 /* Committed root block of a tree of the pool, referenced; NULL when the tree
  * does not exist.  Caller holds the committed lock.

@@ -9,8 +9,9 @@
  *   next transaction may run) -> DONE, or ABORTED from any of them.
  *
  * Commit is a table of named steps (fs/ fills it in, because the steps run
- * rooms above this one).  Steps before `unblock` run with joins shut out; the
- * rest run while the next transaction fills up.  A step that fails aborts:
+ * rooms above this one).  Steps before `shut` run beside joiners, steps from
+ * `shut` to `unblock` with joins shut out; the rest run while the next
+ * transaction fills up.  A step that fails aborts:
  * no superblock is written any more by anybody, the pool answers
  * -ERR_aborted, the disk keeps the previous commit.
  */
@@ -20,13 +21,26 @@
 #include "btree/tree.h"
 
 struct trans;
+struct extents;
+struct space;
+struct roots;
 
 struct txn {
   struct tree_txn tree;        /* .transid is the running transaction */
   struct trans *trans;
+  struct extents *extents;     /* of the hooks */
+  struct space *space;
+  struct roots *roots;
   uint64_t reserved_bytes;     /* metadata bytes still promised to it */
-  unsigned nested;
+  unsigned nested;             /* txn_begin calls above the first */
+  bool committer;              /* of a commit, or joined without promise */
 };
+
+static inline struct txn *
+txn_of (struct tree_txn *t)
+{
+  return (struct txn *) t;     /* embedded first */
+}
 
 struct commit_step {
   const char *name;
@@ -47,11 +61,16 @@ struct trans_hooks {
   int (*reserve_to_free) (void *opaque, unsigned items, uint64_t *ret_bytes);
   void (*release) (void *opaque, uint64_t bytes);
   const struct tree_alloc_ops *alloc_ops;
-  /* NULL-name terminated; `unblock` is the index of the first step that runs
-   * with joins allowed again.
+  /* Put into every handle for the rooms above. */
+  struct extents *extents;
+  struct space *space;
+  struct roots *roots;
+  /* NULL-name terminated; `shut` is the index of the first step that runs
+   * with joins shut out, `unblock` of the first that runs with joins allowed
+   * again.
    */
   const struct commit_step *steps;
-  unsigned unblock;
+  unsigned shut, unblock;
   /* After a commit, successful or not. */
   void (*finished) (void *opaque, uint64_t transid, int err);
 };
@@ -62,11 +81,19 @@ extern void trans_free (struct trans *);
 
 /* Join the running transaction; waits while a commit shuts joins out.  No
  * tree lock may be held.  A handle belongs to one thread; the thread may
- * commit nothing while it holds one.
+ * commit nothing while it holds one.  A thread that holds a handle already
+ * gets it again (and must end it as often); nothing more is promised then.
  */
 extern int txn_begin (struct trans *, unsigned items, struct txn **ret);
+/* For operations that free space, and for write-out of data, whose metadata
+ * space_data_reserve has promised in advance: may use the last resort.
+ */
 extern int txn_begin_to_free (struct trans *, unsigned items,
                               struct txn **ret);
+/* Join without any promise: for the machinery itself (delayed references,
+ * chunks), which lives on the global reserve.
+ */
+extern int txn_join (struct trans *, struct txn **ret);
 /* Leave.  Returns -ERR_aborted if the transaction died meanwhile. */
 extern int txn_end (struct txn *);
 /* An error in the middle of a change: the transaction cannot be committed.
@@ -86,6 +113,10 @@ extern bool txn_should_end (const struct txn *);
  */
 extern int trans_commit (struct trans *, uint64_t *ret_transid);
 
+/* Something was changed since the last commit. */
+extern bool trans_is_dirty (struct trans *);
+/* The calling thread holds a handle. */
+extern bool trans_in_txn (struct trans *);
 extern uint64_t trans_running_id (struct trans *);
 extern uint64_t trans_committed_id (struct trans *);
 /* 0, -ERR_aborted or -ERR_readonly (trans_new was never given for writing). */

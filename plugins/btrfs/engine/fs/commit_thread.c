@@ -1,0 +1,146 @@
+/* fs: the thread that commits by itself.
+ *
+ * Every second it looks whether many references are pending and runs them, so
+ * that commits stay short; every commit interval it writes out data and
+ * commits; after commits it drops deleted subvolumes.
+ */
+#include "config.h"
+
+#include <limits.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "fs/commit_priv.h"
+#include "fs/core.h"
+
+#define TICK_MS 1000
+#define MANY_REFS 2000
+
+static bool
+stopping (void *opaque)
+{
+  struct fs *fs = opaque;
+
+  SCOPED_LOCK (&fs->commit->lock);
+  return fs->commit->stop;
+}
+
+static void
+run_refs (struct fs *fs)
+{
+  size_t n = extents_pending (fs->extents);
+  struct txn *txn;
+  int r;
+
+  if (n < MANY_REFS || txn_join (fs->trans, &txn) < 0)
+    return;
+  r = extents_run (fs->extents, txn, n, false);
+  if (r < 0)
+    txn_abort (txn, r);
+  txn_end (txn);
+}
+
+static void
+commit_if_dirty (struct fs *fs)
+{
+  if (fs->data && data_write_out_all (fs->data) < 0)
+    log_warning ("periodic write-out: %s", err_text (-ERR_write_lost));
+  if (trans_is_dirty (fs->trans) && trans_commit (fs->trans, NULL) < 0)
+    err_clear ();               /* the abort has been told already */
+}
+
+static void
+clean (struct fs *fs)
+{
+  if (fs->subvols && subvols_have_dead (fs->subvols) &&
+      subvols_drop_dead (fs->subvols, stopping, fs) < 0)
+    err_clear ();
+}
+
+static int
+clean_subvol (void *opaque, const struct subvol_info *info)
+{
+  struct fs *fs = opaque;
+  struct root *root;
+
+  if (stopping (fs))
+    return 1;
+  if (roots_get (fs->roots, info->id, &root) < 0)
+    return 0;
+  if (inodes_clean_orphans (fs->inodes, root) < 0)
+    err_clear ();
+  roots_put (fs->roots, root);
+  return 0;
+}
+
+/* Unlinked inodes that a crash has left, in all subvolumes. */
+static void
+clean_orphans (struct fs *fs)
+{
+  struct subvol_info top = { .id = BTRFS_FS_TREE };
+
+  clean_subvol (fs, &top);
+  if (subvols_list (fs->subvols, clean_subvol, fs) < 0)
+    err_clear ();
+}
+
+static void *
+thread_main (void *opaque)
+{
+  struct fs *fs = opaque;
+  struct commit_ctx *c = fs->commit;
+  uint64_t interval = fs->opts.commit_interval, ticks = 0;
+
+  if (interval == 0)
+    interval = 30;
+  clean_orphans (fs);
+  for (;;) {
+    mutex_lock (&c->lock);
+    if (!c->stop)
+      cond_timedwait (&c->cond, &c->lock, TICK_MS);
+    if (c->stop) {
+      mutex_unlock (&c->lock);
+      return NULL;
+    }
+    mutex_unlock (&c->lock);
+    if (trans_check (fs->trans) < 0) {
+      err_clear ();
+      continue;
+    }
+    run_refs (fs);
+    clean (fs);
+    if (interval != UINT_MAX && ++ticks >= interval) {
+      ticks = 0;
+      commit_if_dirty (fs);
+    }
+    err_clear ();
+  }
+}
+
+int
+commit_thread_start (struct fs *fs)
+{
+  struct commit_ctx *c = fs->commit;
+
+  if (pthread_create (&c->thread, NULL, thread_main, fs) != 0)
+    return err_new (ERR_thread, "commit thread");
+  pthread_setname_np (c->thread, "btrnbd-commit");
+  c->started = true;
+  return 0;
+}
+
+void
+commit_thread_stop (struct fs *fs)
+{
+  struct commit_ctx *c = fs->commit;
+
+  if (c == NULL || !c->started)
+    return;
+  {
+    SCOPED_LOCK (&c->lock);
+    c->stop = true;
+    cond_broadcast (&c->cond);
+  }
+  pthread_join (c->thread, NULL);
+  c->started = false;
+}

@@ -1,0 +1,643 @@
+/* fs: opening and closing a pool, as one table of steps with their undoing. */
+#include "config.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "format/super.h"
+#include "fs/commit_priv.h"
+#include "fs/core.h"
+
+#define DEFAULT_CACHE (UINT64_C (256) << 20)
+
+static const struct btrfs_super *
+super_of (const struct fs *fs)
+{
+  return volume_super (fs->volume);
+}
+
+static void
+make_read_only (struct fs *fs, const char *why)
+{
+  if (!fs->read_only)
+    snprintf (fs->read_only_reason, sizeof fs->read_only_reason, "%s", why);
+  fs->read_only = true;
+  volume_set_read_only (fs->volume);
+}
+
+const char *
+fs_why_read_only (struct fs *fs)
+{
+  if (fs->read_only)
+    return fs->read_only_reason[0] ? fs->read_only_reason
+      : "opened read-only";
+  return trans_abort_reason (fs->trans);
+}
+
+/* --- steps --- */
+
+static void
+close_volume (struct fs *fs)
+{
+  volume_close (fs->volume);
+  fs->volume = NULL;
+}
+
+static int
+check_features (struct fs *fs)
+{
+  char why[SUPER_WHY_MAX] = "";
+  enum super_access access;
+  int r;
+
+  r = super_access (super_of (fs), &access, why);
+  if (r < 0)
+    return r;
+  if (access == SUPER_READ_ONLY)
+    make_read_only (fs, why);
+  if (le64_get (super_of (fs)->log_root) != 0)
+    make_read_only (fs, btrnbd_error_text (ERR_log_pending));
+  return 0;
+}
+
+static size_t
+block_budget (const struct fs *fs)
+{
+  return fs->opts.cache_size / 4;
+}
+
+static int
+open_cache (struct fs *fs)
+{
+  return block_cache_new (fs->volume, block_budget (fs), &fs->cache);
+}
+
+static void
+close_cache (struct fs *fs)
+{
+  block_cache_free (fs->cache);
+  fs->cache = NULL;
+}
+
+static int
+open_roots (struct fs *fs)
+{
+  return roots_new (fs->cache, &fs->roots);
+}
+
+static void
+close_roots (struct fs *fs)
+{
+  roots_free (fs->roots);
+  fs->roots = NULL;
+}
+
+/* Everything that is mapped, from the chunk tree. */
+static int
+feed_chunks (struct fs *fs)
+{
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  struct tree *tree;
+  struct key key;
+  int r;
+
+  r = roots_open_chunk_tree (fs->roots, super_of (fs));
+  if (r < 0)
+    return r;
+  tree = roots_pool_tree (fs->roots, BTRFS_CHUNK_TREE)->tree;
+  rwlock_rdlock (&tree->lock);
+  r = tree_find (tree, KEY (BTRFS_FIRST_CHUNK_TREE_OBJECTID,
+                            BTRFS_CHUNK_ITEM, 0), &c, NULL);
+  while (r == 0 && cursor_at_item (&c)) {
+    key = cursor_key (&c);
+    if (key.objectid != BTRFS_FIRST_CHUNK_TREE_OBJECTID ||
+        key.type != BTRFS_CHUNK_ITEM)
+      break;
+    r = chunk_check (block_cache_format (fs->cache), cursor_data (&c),
+                     cursor_size (&c), key.offset);
+    if (r == 0)
+      r = volume_add_chunk (fs->volume, key.offset, cursor_data (&c));
+    if (r == 0)
+      r = cursor_next (&c);
+  }
+  cursor_done (&c);
+  rwlock_unlock (&tree->lock);
+  return r;
+}
+
+/* Trees without which nothing can be written. */
+static int
+open_needed (struct fs *fs, uint64_t id)
+{
+  struct root *root;
+  int r = roots_get (fs->roots, id, &root);
+
+  if (r == 0)
+    return 0;
+  if (id == BTRFS_CSUM_TREE && !fs->read_only)
+    return r;
+  log_warning ("%s", err_text (r));
+  make_read_only (fs, err_text (r));
+  err_clear ();
+  return 0;
+}
+
+static int
+open_trees (struct fs *fs)
+{
+  uint64_t ro = le64_get (super_of (fs)->compat_ro_flags);
+  struct root *root;
+  int r;
+
+  r = roots_open_root_tree (fs->roots, super_of (fs));
+  if (r == 0)
+    r = roots_get (fs->roots, BTRFS_FS_TREE, &root);
+  if (r == 0)
+    r = open_needed (fs, BTRFS_CSUM_TREE);
+  if (r == 0)
+    r = open_needed (fs, BTRFS_EXTENT_TREE);
+  if (r == 0)
+    r = open_needed (fs, BTRFS_DEV_TREE);
+  if (r == 0 && (ro & BTRFS_COMPAT_RO_BLOCK_GROUP_TREE))
+    r = open_needed (fs, BTRFS_BLOCK_GROUP_TREE);
+  if (r < 0)
+    return r;
+  /* May be absent, also left over from before the feature was cleared. */
+  if (!fs->read_only &&
+      roots_get (fs->roots, BTRFS_FREE_SPACE_TREE, &root) < 0) {
+    if (ro & BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID)
+      log_warning ("the free space tree is gone: building it");
+    err_clear ();
+  }
+  return 0;
+}
+
+static int
+load_dev_stats (struct fs *fs)
+{
+  struct root *root = roots_pool_tree (fs->roots, BTRFS_DEV_TREE);
+  struct btrfs_dev_stats item;
+  uint32_t size;
+  unsigned i, j;
+  bool found;
+  int r = 0;
+
+  for (i = 0; root && i < volume_num_devices (fs->volume) && r == 0; i++) {
+    memset (&item, 0, sizeof item);
+    rwlock_rdlock (&root->tree->lock);
+    r = tree_get (root->tree,
+                  KEY (BTRFS_DEV_STATS_OBJECTID, BTRFS_PERSISTENT_ITEM,
+                       volume_device (fs->volume, i)->devid),
+                  &item, sizeof item, &size, &found);
+    rwlock_unlock (&root->tree->lock);
+    for (j = 0; r == 0 && found && j < DEV_STATS; j++)
+      volume_dev_stat_set (fs->volume, i, j, le64_get (item.values[j]));
+  }
+  return r;
+}
+
+static int
+open_space (struct fs *fs)
+{
+  return space_new (fs->cache, fs->roots, &fs->space);
+}
+
+static void
+close_space (struct fs *fs)
+{
+  space_free (fs->space);
+  fs->space = NULL;
+}
+
+static int
+open_extents (struct fs *fs)
+{
+  return extents_new (fs->roots, fs->space, fs->cache, &fs->extents);
+}
+
+static void
+close_extents (struct fs *fs)
+{
+  extents_free (fs->extents);
+  fs->extents = NULL;
+}
+
+static int
+hook_reserve (void *opaque, unsigned items, uint64_t *ret_bytes)
+{
+  return space_reserve (((struct fs *) opaque)->space, items, ret_bytes);
+}
+
+static int
+hook_reserve_to_free (void *opaque, unsigned items, uint64_t *ret_bytes)
+{
+  return space_reserve_to_free (((struct fs *) opaque)->space, items,
+                                ret_bytes);
+}
+
+static void
+hook_release (void *opaque, uint64_t bytes)
+{
+  space_release (((struct fs *) opaque)->space, bytes);
+}
+
+static int
+open_trans (struct fs *fs)
+{
+  struct trans_hooks hooks = {
+    .opaque = fs,
+    .reserve = hook_reserve,
+    .reserve_to_free = hook_reserve_to_free,
+    .release = hook_release,
+    .alloc_ops = &extent_alloc_ops,
+    .extents = fs->extents,
+    .space = fs->space,
+    .roots = fs->roots,
+    .steps = commit_steps,
+    .shut = commit_steps_shut,
+    .unblock = commit_steps_unblock,
+    .finished = commit_finished,
+  };
+  int r;
+
+  if (fs->read_only)
+    return 0;
+  r = commit_ctx_new (fs, &fs->commit);
+  if (r == 0)
+    r = trans_new (le64_get (super_of (fs)->generation), &hooks, &fs->trans);
+  if (r < 0) {
+    commit_ctx_free (fs->commit);
+    fs->commit = NULL;
+    return r;
+  }
+  space_set_trans (fs->space, fs->trans, fs->extents);
+  space_set_sys_chunk_hook (fs->space, commit_sys_chunk, fs);
+  return 0;
+}
+
+static void
+close_trans (struct fs *fs)
+{
+  trans_free (fs->trans);
+  fs->trans = NULL;
+  commit_ctx_free (fs->commit);
+  fs->commit = NULL;
+}
+
+static int
+commit_hook (void *opaque)
+{
+  struct fs *fs = opaque;
+
+  return trans_commit (fs->trans, NULL);
+}
+
+static void
+super_fst_building (void *opaque, struct btrfs_super *sb)
+{
+  uint64_t ro = le64_get (sb->compat_ro_flags);
+
+  (void) opaque;
+  ro |= BTRFS_COMPAT_RO_FREE_SPACE_TREE;
+  ro &= ~BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID;
+  sb->compat_ro_flags = le64_make (ro);
+  /* Free space files of the old kind are void from now on. */
+  sb->cache_generation = le64_make (0);
+}
+
+static void
+super_fst_valid (void *opaque, struct btrfs_super *sb)
+{
+  uint64_t ro = le64_get (sb->compat_ro_flags);
+
+  (void) opaque;
+  sb->compat_ro_flags =
+    le64_make (ro | BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID);
+}
+
+/* A commit that changes nothing but the superblock. */
+static int
+commit_super_edit (struct fs *fs, void (*fn) (void *, struct btrfs_super *))
+{
+  struct txn *txn;
+  int r;
+
+  commit_edit_super (fs, fn, NULL);
+  r = txn_join (fs->trans, &txn);
+  if (r < 0)
+    return r;
+  r = txn_end (txn);
+  return r < 0 ? r : trans_commit (fs->trans, NULL);
+}
+
+/* A tree that is not known to be right is built anew: the flag says so until
+ * it is complete, whatever happens in between.
+ */
+static int
+open_fst (struct fs *fs)
+{
+  const uint64_t both = BTRFS_COMPAT_RO_FREE_SPACE_TREE |
+    BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID;
+  uint64_t ro = le64_get (super_of (fs)->compat_ro_flags);
+  int r;
+
+  if (fs->read_only)
+    return 0;
+  if ((ro & both) == both &&
+      roots_pool_tree (fs->roots, BTRFS_FREE_SPACE_TREE)) {
+    space_fst_enable (fs->space);
+    return 0;
+  }
+  log_info ("building the free space tree");
+  commit_edit_super (fs, super_fst_building, NULL);
+  r = space_fst_build (fs->space, commit_hook, fs);
+  if (r == 0)
+    r = commit_super_edit (fs, super_fst_valid);
+  if (r < 0)
+    return r;
+  space_fst_enable (fs->space);
+  return 0;
+}
+
+/* We change what quotas count, but do not count: Linux shall rescan. */
+static int
+mark_quota (struct fs *fs)
+{
+  struct key key = KEY (0, BTRFS_QGROUP_STATUS, 0);
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  struct btrfs_qgroup_status st = { 0 };
+  struct root *root;
+  struct txn *txn;
+  uint32_t size;
+  bool found;
+  int r, e;
+
+  if (fs->read_only)
+    return 0;
+  if (roots_get (fs->roots, BTRFS_QUOTA_TREE, &root) < 0) {
+    err_clear ();
+    return 0;
+  }
+  rwlock_rdlock (&root->tree->lock);
+  r = tree_get (root->tree, key, &st, sizeof st, &size, &found);
+  rwlock_unlock (&root->tree->lock);
+  if (r < 0 || !found || !(le64_get (st.flags) & BTRFS_QGROUP_STATUS_ON) ||
+      (le64_get (st.flags) & BTRFS_QGROUP_STATUS_INCONSISTENT))
+    return r;
+  r = txn_begin_to_free (fs->trans, 1, &txn);
+  if (r < 0)
+    return r;
+  rwlock_wrlock (&root->tree->lock);
+  r = tree_find_rw (&txn->tree, root->tree, key, &c);
+  if (r == 0) {
+    struct btrfs_qgroup_status *p = cursor_data_rw (&c);
+    p->flags = le64_make (le64_get (p->flags) |
+                          BTRFS_QGROUP_STATUS_INCONSISTENT);
+  }
+  cursor_done (&c);
+  rwlock_unlock (&root->tree->lock);
+  if (r < 0)
+    txn_abort (txn, r);
+  e = txn_end (txn);
+  return r < 0 ? r : e;
+}
+
+static int
+open_workers (struct fs *fs)
+{
+  unsigned n = fs->opts.workers;
+
+  if (n == 0)
+    n = MAX (1L, MIN (sysconf (_SC_NPROCESSORS_ONLN), 64L));
+  return workers_new ("btrnbd-work", n, &fs->workers);
+}
+
+static void
+close_workers (struct fs *fs)
+{
+  workers_free (fs->workers);
+  fs->workers = NULL;
+}
+
+static int
+open_data (struct fs *fs)
+{
+  struct data_env env = {
+    .volume = fs->volume, .trans = fs->trans, .roots = fs->roots,
+    .space = fs->space, .extents = fs->extents, .workers = fs->workers,
+    .cache_bytes = fs->opts.cache_size - block_budget (fs),
+    .read_only = fs->read_only,
+  };
+
+  return data_new (&env, &fs->data);
+}
+
+static void
+close_data (struct fs *fs)
+{
+  data_free (fs->data);
+  fs->data = NULL;
+}
+
+static void
+set_incompat (void *opaque, struct btrfs_super *sb)
+{
+  uint64_t bit = *(uint64_t *) opaque;
+
+  sb->incompat_flags = le64_make (le64_get (sb->incompat_flags) | bit);
+}
+
+static void
+use_incompat (void *pool, uint64_t bit)
+{
+  commit_edit_super (pool, set_incompat, &bit);
+}
+
+static int
+open_inodes (struct fs *fs)
+{
+  struct inodes_env env = {
+    .trans = fs->trans, .roots = fs->roots, .space = fs->space,
+    .extents = fs->extents, .read_only = fs->read_only, .opaque = fs->data,
+    .evict_data = data_evict, .truncate_items = data_truncate_items,
+    .pool = fs, .use_incompat = use_incompat,
+  };
+
+  return inodes_new (&env, &fs->inodes);
+}
+
+static void
+close_inodes (struct fs *fs)
+{
+  if (inodes_free (fs->inodes) < 0)
+    err_clear ();
+  fs->inodes = NULL;
+}
+
+static int
+open_subvols (struct fs *fs)
+{
+  struct subvols_env env = {
+    .trans = fs->trans, .roots = fs->roots, .extents = fs->extents,
+    .cache = fs->cache, .inodes = fs->inodes,
+  };
+
+  return subvols_new (&env, &fs->subvols);
+}
+
+static void
+close_subvols (struct fs *fs)
+{
+  subvols_free (fs->subvols);
+  fs->subvols = NULL;
+}
+
+static int
+find_dead (struct fs *fs)
+{
+  return fs->read_only ? 0 : subvols_find_dead (fs->subvols);
+}
+
+static int
+start_thread (struct fs *fs)
+{
+  return fs->read_only ? 0 : commit_thread_start (fs);
+}
+
+struct step {
+  const char *name;
+  int (*run) (struct fs *);
+  void (*undo) (struct fs *);
+};
+
+/* After the devices have become a volume. */
+static const struct step steps[] = {
+  { "features", check_features, close_volume },
+  { "block cache", open_cache, close_cache },
+  { "registry of trees", open_roots, close_roots },
+  { "chunk tree", feed_chunks, NULL },
+  { "trees of the pool", open_trees, NULL },
+  { "device statistics", load_dev_stats, NULL },
+  { "space", open_space, close_space },
+  { "extents", open_extents, close_extents },
+  { "transactions", open_trans, close_trans },
+  { "free space tree", open_fst, NULL },
+  { "quotas", mark_quota, NULL },
+  { "workers", open_workers, close_workers },
+  { "file data", open_data, close_data },
+  { "inodes", open_inodes, close_inodes },
+  { "subvolumes", open_subvols, close_subvols },
+  { "deleted subvolumes", find_dead, NULL },
+  { "commit thread", start_thread, commit_thread_stop },
+};
+
+static void
+undo_all (struct fs *fs)
+{
+  char *notes = err_take ();
+
+  while (fs->opened > 0) {
+    fs->opened--;
+    if (steps[fs->opened].undo)
+      steps[fs->opened].undo (fs);
+  }
+  free (fs);
+  err_put (notes);
+}
+
+static int
+run_steps (struct fs *fs)
+{
+  int r;
+
+  for (; fs->opened < ARRAY_SIZE (steps); fs->opened++) {
+    r = steps[fs->opened].run (fs);
+    if (r < 0) {
+      r = err_note (r, "opening: %s", steps[fs->opened].name);
+      /* The first step's undo closes the devices. */
+      if (fs->opened == 0)
+        fs->opened = 1;
+      return r;
+    }
+  }
+  return 0;
+}
+
+int
+fs_open (struct device **devs, size_t n, const struct fs_opts *opts,
+         struct fs **ret)
+{
+  struct fs *fs = calloc (1, sizeof *fs);
+  size_t i;
+  int r = fs ? 0 : err_new (ERR_nomem, "pool");
+
+  if (fs) {
+    if (opts)
+      fs->opts = *opts;
+    if (fs->opts.cache_size == 0)
+      fs->opts.cache_size = DEFAULT_CACHE;
+    fs->read_only = fs->opts.read_only;
+    r = volume_open (devs, n, fs->opts.read_only, &fs->volume);
+  }
+  if (r < 0) {
+    for (i = 0; i < n; i++)
+      device_close (devs[i]);
+    free (fs);
+    return r;
+  }
+  r = run_steps (fs);
+  if (r < 0) {
+    undo_all (fs);
+    return r;
+  }
+  *ret = fs;
+  return 0;
+}
+
+/* --- closing --- */
+
+int
+fs_commit (struct fs *fs)
+{
+  int r;
+
+  if (fs->read_only)
+    return 0;
+  r = data_write_out_all (fs->data);
+  return r < 0 ? r : trans_commit (fs->trans, NULL);
+}
+
+int
+fs_close (struct fs *fs)
+{
+  int r = 0;
+
+  if (fs == NULL)
+    return 0;
+  if (!fs->read_only) {
+    commit_thread_stop (fs);
+    r = fs_commit (fs);
+  }
+  undo_all (fs);
+  return r;
+}
+
+void
+fs_kill (struct fs *fs)
+{
+  if (fs == NULL)
+    return;
+  if (!fs->read_only) {
+    commit_thread_stop (fs);
+    trans_fail (fs->trans, err_new (ERR_shutdown, "killed"));
+    volume_set_read_only (fs->volume);
+    err_clear ();
+  }
+  undo_all (fs);
+}

@@ -1,0 +1,165 @@
+/* space: the inside of the room. */
+#ifndef BTRNBD_SPACE_SPACE_PRIV_H
+#define BTRNBD_SPACE_SPACE_PRIV_H
+
+#include "base/containers.h"
+#include "extent/extent.h"
+#include "space/bitmap.h"
+#include "space/space.h"
+
+/* A range whose state in the free space tree is to change. */
+struct fst_change {
+  RB_ENTRY (fst_change) entry;
+  uint64_t start, len;
+  bool free;
+};
+RB_HEAD (fst_changes, fst_change);
+RB_PROTOTYPE (fst_changes, fst_change, entry, fst_change_cmp)
+
+enum fst_form { FST_UNKNOWN, FST_EXTENTS, FST_BITMAPS };
+
+struct block_group {
+  RB_ENTRY (block_group) entry;
+  /* Constant. */
+  uint64_t start, length, flags;
+  enum space_kind kind;
+  uint64_t super_bytes;        /* never allocated: superblock copies */
+
+  /* Protected by space->lock. */
+  uint64_t used, reserved, pinned;
+  uint64_t item_used;          /* as the item says */
+  bool dirty;                  /* used != item_used perhaps */
+  bool fresh;                  /* items not made yet */
+  bool removed;
+  unsigned nocow;              /* writers in place */
+  /* Changed under both locks, read under either. */
+  bool readonly;
+
+  struct mutex lock;           /* RANK_BLOCK_GROUP; protects all below */
+  bool loaded;
+  struct free_map map;         /* of sectors that may be allocated */
+  uint64_t cursor;             /* sector to search from */
+  struct fst_changes changes;
+
+  /* Protected by the free space tree's lock (exclusive). */
+  bool fst_ready;              /* the tree has this group's items */
+  enum fst_form form;          /* cached from the info item */
+  uint32_t fst_count;          /* with form known: free runs */
+  struct block_group *next_removed;
+};
+RB_HEAD (groups, block_group);
+RB_PROTOTYPE (groups, block_group, entry, block_group_cmp)
+
+struct space_info {
+  uint64_t total, used, reserved, pinned, readonly, may_use;
+};
+
+struct space_range { uint64_t start, len; };
+struct ranges {
+  struct space_range *r;
+  size_t n, cap;
+};
+
+struct space {
+  struct block_cache *cache;
+  struct volume *volume;
+  struct roots *roots;
+  struct trans *trans;
+  struct extents *extents;
+  uint32_t sectorsize, nodesize;
+  bool mixed;                  /* data and metadata share groups */
+  bool has_bgt;
+  int (*sys_chunk) (void *, struct key, const struct btrfs_chunk *,
+                    uint32_t);
+  void *sys_chunk_opaque;
+
+  struct mutex load_lock;      /* RANK_RESERVE: reading of all items */
+  struct mutex ticket_lock;    /* RANK_RESERVE: waiters for space */
+  struct cond ticket_cond;
+  uint64_t ticket_next, ticket_serving; /* under ticket_lock */
+
+  struct mutex lock;           /* RANK_SPACE; protects all below */
+  struct groups groups;
+  bool loaded;
+  struct space_info info[SPACE_KINDS];
+  struct block_group *current[SPACE_KINDS]; /* last allocated from */
+  uint64_t bytes_used;         /* of the superblock */
+  int64_t pending_refs;
+  bool fst_enabled;            /* maintained */
+  bool fst_trusted;            /* complete: may be loaded from */
+  bool fst_one_by_one, fst_no_cache, discard;
+  bool waiters;                /* somebody holds a ticket */
+  struct fst_stats fst_stats;
+  uint64_t *dev_used;          /* per device: 1 + new bytes used, 0: same */
+  struct ranges pinned, committing, discards;
+  struct block_group *removed, *removed_committing, *graveyard;
+};
+
+/* In mixed pools data lives with metadata. */
+static inline enum space_kind
+space_kind_of (const struct space *sp, uint64_t flags)
+{
+  if (flags & BTRFS_BG_SYSTEM)
+    return SPACE_SYSTEM;
+  if (flags & BTRFS_BG_METADATA)
+    return SPACE_METADATA;
+  return sp->mixed ? SPACE_METADATA : SPACE_DATA;
+}
+
+static inline enum space_kind
+space_data_kind (const struct space *sp)
+{
+  return sp->mixed ? SPACE_METADATA : SPACE_DATA;
+}
+
+/* The group that holds ADDR, or NULL.  space->lock held. */
+extern struct block_group *space_find (struct space *, uint64_t addr);
+/* Register a group; space->lock held. */
+extern int space_add_group (struct space *, uint64_t start, uint64_t length,
+                            uint64_t flags, struct block_group **ret);
+extern int ranges_add (struct ranges *, uint64_t start, uint64_t len);
+
+/* The tree that holds block group items. */
+extern struct root *space_group_root (struct space *);
+
+/* Fill BG's map from committed free space; no effect when loaded.  Neither
+ * space->lock nor the group's lock is held.
+ */
+extern int space_load_free (struct space *, struct block_group *);
+
+/* Note a change of free space; the group's lock is not held. */
+extern int space_fst_note (struct space *, struct txn *,
+                           struct block_group *, uint64_t start,
+                           uint64_t len, bool is_free);
+/* The core of it, on one group's set. */
+extern int fst_changes_add (struct fst_changes *, uint64_t start,
+                            uint64_t len, bool is_free);
+extern void fst_changes_clear (struct fst_changes *);
+
+/* Make a chunk of KIND; *ret_made false: no room for one.  No lock of rank
+ * >= RANK_TREE_CHUNK is held.
+ */
+extern int space_chunk_alloc (struct space *, struct txn *, enum space_kind,
+                              bool *ret_made);
+/* Raw bytes that chunks may still take; the profile of new ones. */
+extern uint64_t space_profile (struct space *, enum space_kind);
+extern unsigned space_copies (uint64_t profile);
+
+/* fst_tree.c */
+struct fst_group {             /* one group's part of the tree */
+  struct tree_txn *txn;
+  struct tree *tree;
+  struct block_group *bg;
+  uint32_t sector;
+  struct fst_stats *stats;
+};
+extern int fst_read_info (struct fst_group *);
+extern int fst_write_info (struct fst_group *);
+extern int fst_apply (struct fst_group *, uint64_t start, uint64_t len,
+                      bool is_free);
+/* INFO and the given free runs (ascending, not adjacent). */
+extern int fst_populate (struct fst_group *, const struct space_range *,
+                         size_t n);
+extern int fst_remove_group (struct fst_group *);
+
+#endif /* BTRNBD_SPACE_SPACE_PRIV_H */

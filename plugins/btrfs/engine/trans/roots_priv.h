@@ -1,0 +1,34 @@
+/* trans: inside of the registry of trees. */
+#ifndef BTRNBD_TRANS_ROOTS_PRIV_H
+#define BTRNBD_TRANS_ROOTS_PRIV_H
+
+#include "base/containers.h"
+#include "trans/roots.h"
+
+struct root_priv {
+  struct root root;
+  struct roots *roots;
+  RB_ENTRY (root_priv) entry;
+  /* Protected by roots->lock. */
+  unsigned refs;
+  bool listed;                 /* on the dirty list */
+  TAILQ_ENTRY (root_priv) dirty_entry;
+  /* Of trees of the pool: last commit; the one being written. */
+  struct block *committed, *captured;
+};
+
+RB_HEAD (roots_tree, root_priv);
+RB_PROTOTYPE (roots_tree, root_priv, entry, root_cmp)
+TAILQ_HEAD (dirty_roots, root_priv);
+
+struct roots {
+  struct block_cache *cache;
+  struct root *root_root, *chunk_root;
+  struct rwlock committed_lock;
+
+  struct mutex lock;           /* RANK_TRANS; protects all below */
+  struct roots_tree by_id;
+  struct dirty_roots dirty;    /* changed in the running transaction */
+};
+
+#endif /* BTRNBD_TRANS_ROOTS_PRIV_H */
