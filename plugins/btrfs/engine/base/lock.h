@@ -43,7 +43,9 @@ enum lock_rank {
   RANK_SUBVOLS,        /* subvol: list of subvolumes to drop */
   RANK_EXTENT_MAP,     /* data: extent map of one file */
   RANK_DIRTY,          /* data: dirty ranges of one file */
+  RANK_DATA,           /* data: list of dirty files, throttling */
   RANK_DATA_CACHE,     /* data: clean cache shard, ladder never */
+  RANK_DATA_PAGES,     /* data: free pages */
   RANK_BLOCK_CACHE,    /* block: cache shard */
   RANK_VOLUME,         /* volume: chunk map, devices */
   RANK_DEVICE,         /* io: one device */

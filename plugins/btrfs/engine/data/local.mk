@@ -1,2 +1,30 @@
 libengine_la_SOURCES += \
-	$(ENGINE)/data/data.h
+	$(ENGINE)/data/cache.c \
+	$(ENGINE)/data/cache.h \
+	$(ENGINE)/data/csums.c \
+	$(ENGINE)/data/data.c \
+	$(ENGINE)/data/data.h \
+	$(ENGINE)/data/data_priv.h \
+	$(ENGINE)/data/decompress.c \
+	$(ENGINE)/data/decompress.h \
+	$(ENGINE)/data/dirty.c \
+	$(ENGINE)/data/drop_extents.c \
+	$(ENGINE)/data/extent_map.c \
+	$(ENGINE)/data/extent_map.h \
+	$(ENGINE)/data/extents.c \
+	$(ENGINE)/data/nocow.c \
+	$(ENGINE)/data/pages.c \
+	$(ENGINE)/data/pages.h \
+	$(ENGINE)/data/prealloc.c \
+	$(ENGINE)/data/punch.c \
+	$(ENGINE)/data/range_lock.c \
+	$(ENGINE)/data/range_lock.h \
+	$(ENGINE)/data/read.c \
+	$(ENGINE)/data/read_disk.c \
+	$(ENGINE)/data/read_packed.c \
+	$(ENGINE)/data/readahead.c \
+	$(ENGINE)/data/truncate.c \
+	$(ENGINE)/data/write.c \
+	$(ENGINE)/data/writeout.c \
+	$(ENGINE)/data/writeout.h \
+	$(ENGINE)/data/writeout_meta.c

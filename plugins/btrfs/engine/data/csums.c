@@ -1,0 +1,49 @@
+/* data: checksums of data sectors, from and to the csum tree. */
+#include <config.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "data/data_priv.h"
+#include "extent/csum_items.h"
+
+#define FEW 256
+
+int
+csums_lookup (struct data *d, uint64_t disk, size_t len, uint8_t *out)
+{
+  const size_t n = len / d->ps;
+  CLEANUP_FREE bool *many = NULL;
+  bool few[FEW], *have = few;
+  size_t i;
+  int r;
+
+  if (n > FEW) {
+    have = many = malloc (n * sizeof *many);
+    if (many == NULL)
+      return err_new (ERR_nomem, "checksums");
+  }
+  r = csum_items_lookup (d->env.roots, disk, n, out, have);
+  if (r < 0)
+    return r;
+  for (i = 0; i < n; ++i)
+    if (!have[i])
+      return err_new (ERR_data_csum_missing, "sector at logical %" PRIu64,
+                      disk + i * d->ps);
+  return 0;
+}
+
+int
+csums_any (struct data *d, uint64_t disk, uint64_t len, bool *ret_any)
+{
+  return csum_items_any (d->env.roots, disk, len, ret_any);
+}
+
+int
+csums_insert (struct data *d, struct txn *txn, uint64_t disk, size_t len,
+              const uint8_t *csums)
+{
+  return csum_items_insert (d->env.roots, txn, disk, csums, len / d->ps);
+}

@@ -1,0 +1,390 @@
+/* data: what the files of this room share.
+ *
+ * Order of the logical locks, outermost first:
+ *
+ *   range lock of a file (writers, punch, zero, truncate; never write-out)
+ *   inode.lock -> transaction -> tree locks -> map_lock
+ *   dirty_lock -> shard of the clean cache -> free pages
+ *
+ * Write-out takes no range lock and waits for no one who holds one, so
+ * whoever holds a range may wait for write-out; nobody waits for write-out
+ * with inode.lock held.
+ *
+ * What keeps readers right without a lock across their I/O:
+ *   - a dirty page is consulted before the extent map, and leaves the dirty
+ *     ranges only after the map knows its new place;
+ *   - the extent map equals the tree wherever it knows something: it is
+ *     filled under the shared and changed under the exclusive tree lock;
+ *   - after copying, a reader compares map_seq; if it moved, every mapping
+ *     used is looked up again and the read repeated when one is different
+ *     (the extent may have been freed and used by somebody else);
+ *   - whoever writes to a disk address makes pages that are being read from
+ *     it unfit for the cache (cache.h).
+ */
+#ifndef BTRNBD_DATA_DATA_PRIV_H
+#define BTRNBD_DATA_DATA_PRIV_H
+
+#include "base/containers.h"
+#include "base/lock.h"
+#include "data/cache.h"
+#include "data/data.h"
+#include "data/extent_map.h"
+#include "data/pages.h"
+#include "data/range_lock.h"
+
+#define DATA_FLUSHERS 2
+#define DATA_BATCH_PAGES 4096        /* most pages in one write-out batch */
+#define DATA_FILE_END (UINT64_C (1) << 63) /* offsets stay below */
+
+struct data {
+  struct data_env env;
+  const struct format_info *fmt;
+  uint32_t ps;                 /* page size == sectorsize */
+  unsigned ppf;                /* pages in a frame */
+  bool no_holes;
+  struct pages *pages;
+  struct cache *cache;
+
+  /* Pages that are dirty or being written, and pages promised to writers
+   * that are about to add some (atomic).
+   */
+  size_t dirty_pages;
+  size_t dirty_limit, dirty_background;
+  size_t map_entries;          /* of all files (atomic) */
+
+  struct mutex lock;           /* RANK_DATA; protects all below */
+  struct cond progress;        /* dirty_pages went down, a file became idle */
+  struct cond work;            /* for the flushers */
+  TAILQ_HEAD (file_list, file_data) dirty_files;
+  uint64_t sync_gen;           /* of the newest data_write_out_all */
+  bool stop;
+  unsigned waiters;            /* writers beyond the limit (atomic) */
+  pthread_t flushers[DATA_FLUSHERS];
+  unsigned num_flushers;
+
+  struct data_stats stats;     /* atomic counters */
+};
+
+/* Dirty pages of 64 KiB of a file.  A page may have two states at once: being
+ * written (`wb`, contents frozen) and dirty again (`cur`).
+ */
+struct dirty_frame {
+  RB_ENTRY (dirty_frame) link;
+  uint64_t offset;
+  uint64_t seq;                /* when the oldest `cur` page came */
+  uint16_t cur, wb;
+  uint16_t reserved;           /* `cur` pages that hold data space */
+  uint32_t page[CACHE_PAGES], wb_page[CACHE_PAGES];
+};
+RB_HEAD (dirty_tree, dirty_frame);
+
+struct dirty_batch;
+struct dirty_hold;
+
+struct file_data {
+  struct data *d;
+  struct inode *inode;         /* borrowed: the inode owns this */
+  struct range_locks ranges;
+
+  struct mutex map_lock;       /* RANK_EXTENT_MAP */
+  struct extent_map map;
+  uint64_t map_seq;            /* atomic: a mapping was dropped */
+
+  struct mutex dirty_lock;     /* RANK_DIRTY; protects all below */
+  struct cond dirty_cond;      /* pages left `wb`, a batch or hold ended */
+  struct dirty_tree dirty;
+  size_t num_dirty;            /* cur + wb pages (also read atomically) */
+  size_t num_wb;
+  TAILQ_HEAD (, dirty_batch) batches; /* under way, ascending by id */
+  TAILQ_HEAD (, dirty_hold) holds;
+  uint64_t batch_id;           /* of the newest batch */
+  uint64_t seq;                /* of the last page that became dirty */
+  uint64_t lost_seq;           /* failures of write-out so far */
+  uint64_t lost_told;          /* of them, told by data_write_out */
+
+  /* Under data.lock. */
+  TAILQ_ENTRY (file_data) dirty_link;
+  bool on_list;
+  unsigned busy;               /* flushers that use this */
+  uint64_t dirty_since;        /* ms */
+  uint64_t sync_gen;           /* newest that has taken this file on */
+
+  /* Hints (atomic). */
+  uint64_t cursor;             /* where background write-out goes on */
+  uint64_t hint;               /* where the next extent may go */
+  uint64_t ra_next, ra_end;
+  uint32_t ra_window;
+  uint32_t ra_busy;
+};
+
+#define PAGE_SIZE_OF(f) ((f)->d->ps)
+
+/* The state of INODE, made at first use. */
+extern int file_get (struct data *, struct inode *, struct file_data **ret);
+static inline struct tree *
+file_tree (const struct file_data *f)
+{
+  return f->inode->root->tree;
+}
+static inline uint64_t
+file_size (const struct file_data *f)
+{
+  return __atomic_load_n (&f->inode->size, __ATOMIC_RELAXED);
+}
+/* Changed with inode.lock held, read without. */
+static inline uint64_t
+file_flags (const struct file_data *f)
+{
+  return __atomic_load_n (&f->inode->flags, __ATOMIC_RELAXED);
+}
+extern int file_check_range (const struct file_data *, uint64_t offset,
+                             uint64_t len);
+extern int file_check_writable (const struct file_data *);
+static inline bool
+file_has_csums (const struct file_data *f)
+{
+  return (file_flags (f) & BTRFS_INODE_NODATASUM) == 0;
+}
+static inline void
+data_count (uint64_t *counter, uint64_t n)
+{
+  __atomic_fetch_add (counter, n, __ATOMIC_RELAXED);
+}
+
+/* --- read.c --- */
+
+/* As data_read without the check against the size: whole sectors around the
+ * end of the file may be read.
+ */
+extern int file_read (struct file_data *, void *buf, size_t len,
+                      uint64_t offset);
+/* --- readahead.c --- */
+extern void readahead_note (struct file_data *, uint64_t offset, size_t len);
+
+/* --- read_disk.c: verified reads into the cache --- */
+
+/* A piece of a read that the cache did not have: DISK is the logical address,
+ * LEN at most MISS_MAX; DST may be NULL (prefetch).
+ */
+#define MISS_MAX (1024 * 1024)
+struct miss {
+  uint64_t disk;
+  size_t len;
+  uint8_t *dst;
+};
+/* Bring the pages of all pieces in and copy the bytes out. */
+extern int read_misses (struct file_data *, struct miss *, size_t n,
+                        bool csums);
+/* LEN bytes (sectors) at DISK with checksums verified, other copies tried;
+ * BUF aligned for I/O.
+ */
+extern int read_sectors (struct data *, uint64_t disk, uint8_t *buf,
+                         size_t len, bool csums);
+/* Plain bytes [offset, offset+len) of the compressed extent of MAP. */
+extern int read_compressed (struct file_data *, const struct mapping *map,
+                            uint64_t offset, size_t len, uint8_t *dst,
+                            bool nowait, bool *ret_done);
+extern int read_inline (struct file_data *, uint64_t offset, size_t len,
+                        uint8_t *dst, bool *ret_found);
+
+/* --- dirty.c --- */
+
+RB_PROTOTYPE (dirty_tree, dirty_frame, link, dirty_frame_cmp)
+
+/* Copy what is dirty in [offset, offset+len) to BUF (may be NULL); FN is told
+ * the byte ranges that are not, in order, after the lock is dropped... see
+ * struct gap.
+ */
+struct gap {
+  uint64_t offset;
+  size_t len;
+};
+struct gaps {
+  struct gap *v;
+  size_t n, max;
+  struct gap few[16];
+};
+extern void gaps_init (struct gaps *);
+extern void gaps_done (struct gaps *);
+extern int dirty_copy (struct file_data *, uint8_t *buf, size_t len,
+                       uint64_t offset, struct gaps *);
+/* Pages in the sector range that are not dirty (`cur`). */
+extern size_t dirty_count_missing (struct file_data *, uint64_t start,
+                                   uint64_t end);
+/* Is the sector dirty, and where; for block status: the first dirty page at
+ * or above START (false: none below END) and the end of its run.
+ */
+extern bool dirty_next (struct file_data *, uint64_t start, uint64_t end,
+                        uint64_t *ret_start, uint64_t *ret_end);
+/* Wait until N more pages may be dirty, and count them. */
+extern void dirty_throttle (struct data *, size_t n);
+extern void dirty_unthrottle (struct data *, size_t n);
+/* Put a page (contents complete, already counted by dirty_throttle) in as the
+ * newest state of the sector; RESERVED: it holds a sector of data space.
+ * *ret_replaced: the sector was dirty: its page was freed, and its space kept
+ * (the caller keeps its own reservation and one count).
+ */
+extern int dirty_put (struct file_data *, uint64_t sector, uint32_t page,
+                      bool reserved, bool *ret_replaced);
+/* Change bytes of a sector that is dirty; false when it is not.  BASE (may be
+ * NULL) receives the contents under write-out, if any; *ret_base tells.
+ */
+extern bool dirty_patch (struct file_data *, uint64_t offset,
+                         const uint8_t *buf, size_t len, uint8_t *base,
+                         bool *ret_base);
+/* Keep write-out away from the sector range: waits for pages under write-out
+ * there; dirty pages stay where readers see them.  The caller has the range
+ * locked, so no more come.  At the release those below DISCARD are forgotten
+ * (0: none).
+ */
+struct dirty_hold {
+  TAILQ_ENTRY (dirty_hold) link;
+  uint64_t start, end;
+};
+extern void dirty_hold (struct file_data *, struct dirty_hold *,
+                        uint64_t start, uint64_t end);
+extern void dirty_release (struct file_data *, struct dirty_hold *,
+                           uint64_t discard);
+
+struct dirty_page {
+  uint64_t offset;
+  uint32_t page;
+  bool reserved;
+};
+/* Pages under write-out together. */
+struct dirty_batch {
+  TAILQ_ENTRY (dirty_batch) link;
+  uint64_t id;
+};
+/* Move at most MAX pages in the range that became dirty at or before SEQ and
+ * are not under write-out to `wb`; ascending.  When there are some, the batch
+ * is on the file's list until dirty_batch_end.
+ */
+extern size_t dirty_collect (struct file_data *, uint64_t start, uint64_t end,
+                             uint64_t seq, struct dirty_page *, size_t max,
+                             struct dirty_batch *);
+extern void dirty_batch_end (struct file_data *, struct dirty_batch *);
+/* Wait for the batches that are under way, and for holds in the range. */
+extern void dirty_wait_written (struct file_data *, uint64_t start,
+                                uint64_t end);
+/* Pages under write-out are done: DISK[i] is their address and they become
+ * clean cache, or NULL: they are dropped (lost).
+ */
+extern void dirty_finish (struct file_data *, const struct dirty_page *,
+                          const uint64_t *disk, size_t n);
+/* Some page of the range is `cur` and old enough. */
+extern bool dirty_any (struct file_data *, uint64_t start, uint64_t end,
+                       uint64_t seq);
+extern uint64_t dirty_now (struct file_data *);
+extern void dirty_drop_all (struct file_data *);
+
+/* --- write.c --- */
+extern int file_write (struct file_data *, const void *buf, size_t len,
+                       uint64_t offset, bool range_locked);
+/* Zero bytes inside one sector (nothing if it is a hole already); the caller
+ * holds the range.
+ */
+extern int file_zero_bytes (struct file_data *, uint64_t offset, size_t len);
+
+/* --- nocow.c --- */
+
+/* May [offset, ...) be written in place?  *ret_map is the mapping there;
+ * a verdict is good for its whole length.  The block group is not asked.
+ */
+extern int nocow_check (struct file_data *, uint64_t offset,
+                        struct mapping *ret_map, bool *ret_nocow);
+static inline bool
+file_may_nocow (const struct file_data *f)
+{
+  return (file_flags (f)
+          & (BTRFS_INODE_NODATACOW | BTRFS_INODE_PREALLOC)) != 0;
+}
+
+/* --- writeout.c --- */
+
+/* Write out pages of the range that are dirty since SEQ or before, and wait
+ * for those that others are writing.
+ */
+extern int file_write_out (struct file_data *, uint64_t start, uint64_t end,
+                           uint64_t seq);
+/* One batch in the background; false when there was nothing. */
+extern bool file_write_some (struct file_data *, uint64_t seq);
+
+/* --- drop_extents.c --- */
+
+/* The cursor is at a file extent of the file. */
+extern bool at_extent (const struct file_data *, const struct cursor *);
+/* To the last extent that begins at or before OFFSET, else to the first one
+ * (or whatever follows): tree lock held.
+ */
+extern int seek_extent (struct file_data *, uint64_t offset,
+                        struct cursor *);
+/* What the item says, checked (extent_map.c). */
+extern int map_parse (struct file_data *, const struct cursor *,
+                      struct mapping *ret);
+
+struct drop {
+  struct txn *txn;
+  struct file_data *f;
+  uint64_t start, end;         /* sectors */
+  unsigned max_items;          /* most items to remove; 0: no bound */
+  /* Results. */
+  uint64_t done;               /* everything below is dropped */
+  uint64_t nbytes;             /* that the inode has less now */
+};
+/* Remove what the file's items say about [start, end), splitting those that
+ * stick out; tree lock exclusive.  The caller tells the map.  An error:
+ * abort.
+ */
+extern int drop_extents (struct drop *);
+/* Insert a file extent item. */
+extern int insert_extent (struct txn *, struct file_data *,
+                          const struct mapping *);
+extern void mapping_to_disk (const struct mapping *, uint64_t generation,
+                             struct btrfs_file_extent *);
+/* Without NO_HOLES: say in the tree that [start, end) is a hole. */
+extern int insert_hole (struct txn *, struct file_data *, uint64_t start,
+                        uint64_t end);
+static inline struct key
+file_extent_key (const struct file_data *f, uint64_t offset)
+{
+  return KEY (f->inode->ino, BTRFS_EXTENT_DATA, offset);
+}
+static inline struct data_ref
+mapping_ref (const struct file_data *f, const struct mapping *m)
+{
+  return (struct data_ref) { .bytenr = m->disk, .num_bytes = m->disk_len,
+    .root = f->inode->root->id, .objectid = f->inode->ino,
+    .offset = m->offset - m->ext_offset };
+}
+/* Account bytes that the inode has more and less, touch it, write its item;
+ * inode.lock held, no tree lock.
+ */
+extern int inode_finish_change (struct txn *, struct file_data *,
+                                uint64_t added, uint64_t removed);
+
+/* --- punch.c --- */
+
+/* Make the sectors of [start, end) a hole, in transactions of bounded size;
+ * range locked, write-out held off.
+ */
+extern int punch_items (struct file_data *, uint64_t start, uint64_t end);
+/* Zero the parts of [offset, offset+len) that are not whole sectors; the
+ * whole ones are [*ret_start, *ret_end) (none when start >= end).
+ */
+extern int zero_edges (struct file_data *, uint64_t offset, uint64_t len,
+                       uint64_t *ret_start, uint64_t *ret_end);
+
+/* --- csums.c --- */
+
+/* Checksums of the sectors at DISK into OUT (csum_size each); every sector
+ * must have one.
+ */
+extern int csums_lookup (struct data *, uint64_t disk, size_t len,
+                         uint8_t *out);
+extern int csums_any (struct data *, uint64_t disk, uint64_t len,
+                      bool *ret_any);
+extern int csums_insert (struct data *, struct txn *, uint64_t disk,
+                         size_t len, const uint8_t *csums);
+
+#endif /* BTRNBD_DATA_DATA_PRIV_H */

@@ -1,0 +1,75 @@
+/* data: may a write go in place?
+ *
+ * The conditions, cheap ones first; all must hold:
+ *   1. a regular extent of a NODATACOW inode, or a prealloc extent of any;
+ *   2. the item is younger than the root's last snapshot;
+ *   3. it has an address;   4. it is not encoded;
+ *   5. nobody else references the extent, on disk,   6. nor in changes that
+ *      are pending;
+ *   7. no checksums there (they would go stale);
+ *   8. no snapshot of this root is about to be made;
+ *   9. its block group is writable, and stays so while we write: asked by
+ *      the caller for each write (space_nocow_begin).
+ * A positive verdict (2-7) is kept in the extent map together with the
+ * snapshot number that it was made for: it is void after the next snapshot.
+ * Whoever makes another reference to an extent in any other way must make
+ * the map forget it.
+ */
+#include <config.h>
+
+#include "base/err.h"
+#include "data/data_priv.h"
+
+static int
+ask (struct file_data *f, const struct mapping *m, bool *ret_nocow)
+{
+  struct data *d = f->d;
+  bool exclusive = false, csums = true;
+  int r;
+
+  data_count (&d->stats.extent_tree_searches, 1);
+  r = extent_data_is_exclusive (d->env.extents, mapping_ref (f, m),
+                                &exclusive);
+  if (r == 0 && exclusive)
+    r = csums_any (d, mapping_disk (m, m->offset), m->len, &csums);
+  *ret_nocow = r == 0 && exclusive && !csums;
+  return r;
+}
+
+int
+nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
+             bool *ret_nocow)
+{
+  struct mapping *m = ret_map;
+  struct tree *t = file_tree (f);
+  uint64_t snapshot;
+  int r;
+
+  *ret_nocow = false;
+  r = map_lookup (f, offset, m);
+  if (r < 0)
+    return r;
+  if (m->kind != MAP_PREALLOC
+      && (m->kind != MAP_REGULAR
+          || (file_flags (f) & BTRFS_INODE_NODATACOW) == 0))
+    return 0;
+  if (m->compression != 0 || m->disk == 0)
+    return 0;
+  if (__atomic_load_n (&t->force_cow, __ATOMIC_ACQUIRE))
+    return 0;
+  snapshot = __atomic_load_n (&t->last_snapshot, __ATOMIC_ACQUIRE);
+  if (m->generation <= snapshot)
+    return 0;
+  if (m->nocow != NOCOW_UNKNOWN && m->nocow_snapshot == snapshot) {
+    *ret_nocow = m->nocow == NOCOW_YES;
+    return 0;
+  }
+  r = ask (f, m, ret_nocow);
+  if (r < 0)
+    return err_note (r, "references of the extent at %llu",
+                     (unsigned long long) m->disk);
+  m->nocow = *ret_nocow ? NOCOW_YES : NOCOW_NO;
+  m->nocow_snapshot = snapshot;
+  map_set_nocow (f, m);
+  return 0;
+}

@@ -1,0 +1,223 @@
+/* data: allocating without writing: zeroes that keep their space, and
+ * allocation of holes.
+ */
+#include <config.h>
+
+#include <inttypes.h>
+
+#include "base/err.h"
+#include "base/math.h"
+#include "data/data_priv.h"
+
+#define PIECE_ITEMS 128        /* most old items replaced by one extent */
+
+enum want { WANT_ZEROES, WANT_SPACE };
+
+/* The next stretch from *START on that needs a new prealloc extent: not
+ * longer than one extent may be, nor made of too many items.
+ */
+static int
+next_stretch (struct file_data *f, enum want want, uint64_t *start,
+              uint64_t end, uint64_t *ret_end)
+{
+  unsigned n = 0;
+  uint64_t pos = *start;
+
+  *ret_end = 0;
+  while (pos < end) {
+    struct mapping m;
+    bool keep;
+    int r = map_lookup (f, pos, &m);
+
+    if (r < 0)
+      return r;
+    keep = m.kind == MAP_PREALLOC
+      || (want == WANT_SPACE && m.kind != MAP_HOLE);
+    if (keep && n > 0)
+      break;
+    pos = MIN (end, m.offset + m.len);
+    if (keep) {
+      *start = pos;
+      continue;
+    }
+    *ret_end = MIN (pos, *start + BTRFS_MAX_EXTENT);
+    if (++n == PIECE_ITEMS || *ret_end < pos)
+      break;
+  }
+  return 0;
+}
+
+static int
+count_needed (struct file_data *f, enum want want, uint64_t start,
+              uint64_t end, uint64_t *ret_bytes)
+{
+  *ret_bytes = 0;
+  while (start < end) {
+    uint64_t stop;
+    int r = next_stretch (f, want, &start, end, &stop);
+
+    if (r < 0)
+      return r;
+    if (stop == 0)
+      return 0;
+    *ret_bytes += stop - start;
+    start = stop;
+  }
+  return 0;
+}
+
+/* inode.lock held; PRE is allocated. */
+static int
+insert_prealloc (struct file_data *f, struct txn *txn, struct mapping *pre)
+{
+  struct inode *in = f->inode;
+  struct tree *t = file_tree (f);
+  struct drop drop = { .txn = txn, .f = f, .start = pre->offset,
+                       .end = pre->offset + pre->len };
+  int r;
+
+  pre->generation = txn->tree.transid;
+  r = extent_data_new (f->d->env.extents, txn, mapping_ref (f, pre));
+  if (r < 0)
+    return r;
+  rwlock_wrlock (&t->lock);
+  r = drop_extents (&drop);
+  if (r == 0)
+    r = insert_extent (txn, f, pre);
+  if (r == 0)
+    map_set (f, pre);
+  rwlock_unlock (&t->lock);
+  if (r < 0)
+    return r;
+  __atomic_fetch_or (&in->flags, BTRFS_INODE_PREALLOC, __ATOMIC_RELAXED);
+  return inode_finish_change (txn, f, pre->len, drop.nbytes);
+}
+
+/* One extent for the front of [start, end); *ret_end: how far it goes. */
+static int
+prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
+               uint64_t *ret_end)
+{
+  struct data *d = f->d;
+  struct inode *in = f->inode;
+  struct mapping pre = { .offset = start, .kind = MAP_PREALLOC };
+  struct txn *txn;
+  int r, e;
+
+  r = space_data_alloc (d->env.space, d->ps, end - start,
+                        __atomic_load_n (&f->hint, __ATOMIC_RELAXED),
+                        &pre.disk, &pre.disk_len);
+  if (r < 0)
+    return r;
+  pre.len = pre.ram = pre.disk_len;
+  __atomic_store_n (&f->hint, pre.disk + pre.len, __ATOMIC_RELAXED);
+  cache_invalidate (d->cache, pre.disk, pre.len);
+  mutex_lock (&in->lock);
+  r = txn_begin (d->env.trans, PIECE_ITEMS / 8, &txn);
+  if (r < 0)
+    space_data_free (d->env.space, pre.disk, pre.disk_len);
+  else {
+    r = insert_prealloc (f, txn, &pre);
+    if (r < 0)
+      txn_abort (txn, r);
+    e = txn_end (txn);
+    if (r == 0)
+      r = e;
+  }
+  mutex_unlock (&in->lock);
+  *ret_end = pre.offset + pre.len;
+  return r;
+}
+
+/* Range locked, and held against write-out when WANT_ZEROES. */
+static int
+prealloc_range (struct file_data *f, enum want want, uint64_t start,
+                uint64_t end)
+{
+  struct space *space = f->d->env.space;
+  uint64_t needed, stop;
+  int r;
+
+  r = count_needed (f, want, start, end, &needed);
+  if (r < 0 || needed == 0)
+    return r;
+  r = space_data_reserve (space, needed);
+  if (r < 0)
+    return r;
+  while (r == 0 && start < end) {
+    r = next_stretch (f, want, &start, end, &stop);
+    if (r < 0 || stop == 0)
+      break;
+    /* Write-out may have filled or freed something since the count. */
+    if (stop - start > needed) {
+      r = space_data_reserve (space, stop - start - needed);
+      if (r < 0)
+        break;
+      needed = stop - start;
+    }
+    r = prealloc_some (f, start, stop, &stop);
+    if (r == 0 || stop > start)
+      needed -= MIN (needed, stop - start);
+    start = stop;
+  }
+  if (needed > 0)
+    space_data_unreserve (space, needed);
+  if (r < 0)
+    return err_note (r, "allocation in tree %" PRIu64 " inode %" PRIu64,
+                     f->inode->root->id, f->inode->ino);
+  return 0;
+}
+
+int
+data_zero (struct data *d, struct inode *inode, uint64_t offset,
+           uint64_t len)
+{
+  struct range_lock lock;
+  struct file_data *f;
+  uint64_t start, end;
+  int r;
+
+  r = file_get (d, inode, &f);
+  if (r == 0)
+    r = file_check_writable (f);
+  if (r == 0)
+    r = file_check_range (f, offset, len);
+  if (r < 0 || len == 0)
+    return r;
+  range_lock (&f->ranges, &lock, round_down (offset, d->ps),
+              round_up (offset + len, d->ps));
+  r = zero_edges (f, offset, len, &start, &end);
+  if (r == 0 && start < end) {
+    struct dirty_hold hold;
+
+    dirty_hold (f, &hold, start, end);
+    r = prealloc_range (f, WANT_ZEROES, start, end);
+    dirty_release (f, &hold, r == 0 ? end : 0);
+  }
+  range_unlock (&f->ranges, &lock);
+  return r;
+}
+
+int
+data_allocate (struct data *d, struct inode *inode, uint64_t offset,
+               uint64_t len)
+{
+  struct range_lock lock;
+  struct file_data *f;
+  uint64_t start, end;
+  int r;
+
+  r = file_get (d, inode, &f);
+  if (r == 0)
+    r = file_check_writable (f);
+  if (r == 0)
+    r = file_check_range (f, offset, len);
+  if (r < 0 || len == 0)
+    return r;
+  start = round_down (offset, d->ps);
+  end = round_up (offset + len, d->ps);
+  range_lock (&f->ranges, &lock, start, end);
+  r = prealloc_range (f, WANT_SPACE, start, end);
+  range_unlock (&f->ranges, &lock);
+  return r;
+}

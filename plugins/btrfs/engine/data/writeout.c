@@ -1,0 +1,485 @@
+/* data: from dirty pages to extents.
+ *
+ * A batch: collect pages; decide for each whether it goes in place; allocate
+ * for the others, as contiguous as there is room, so that many small dirty
+ * ranges make one large write; checksum our private pages; write everything
+ * in one go; forget what the cache holds of these addresses; then change the
+ * trees, many ranges to a transaction (writeout_meta.c); at last the pages
+ * become clean cache.
+ *
+ * What could not be written never gets an extent: the pages are dropped, the
+ * file keeps its old contents there, and flushers are told (lost_seq).
+ */
+#include <config.h>
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/csum.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "data/writeout.h"
+
+#define OP_PAGES 256           /* most pages of one device operation */
+
+static int
+wo_init (struct writeout *w, struct file_data *f, size_t max)
+{
+  memset (w, 0, sizeof *w);
+  w->f = f;
+  w->d = f->d;
+  w->page = malloc (max * sizeof *w->page);
+  w->disk = malloc (max * sizeof *w->disk);
+  w->run = malloc (max * sizeof *w->run);
+  w->sums = malloc (max * w->d->fmt->csum_size);
+  if (w->page != NULL && w->disk != NULL && w->run != NULL
+      && w->sums != NULL)
+    return 0;
+  return err_new (ERR_nomem, "write-out");
+}
+
+static void
+wo_done (struct writeout *w)
+{
+  free (w->page);
+  free (w->disk);
+  free (w->run);
+  free (w->sums);
+}
+
+static struct wo_run *
+add_run (struct writeout *w, size_t first, enum wo_mode mode)
+{
+  struct wo_run *r = &w->run[w->runs++];
+
+  *r = (struct wo_run) { .first = first, .n = 1, .mode = mode };
+  return r;
+}
+
+/* Does page I, with mapping M, go on where the last run ends? */
+static bool
+extends (const struct writeout *w, const struct wo_run *r, size_t i,
+         enum wo_mode mode, const struct mapping *m)
+{
+  if (r == NULL || r->mode != mode || r->first + r->n != i
+      || w->page[i].offset != w->page[i - 1].offset + w->d->ps)
+    return false;
+  return mode == WO_COW || (r->map.disk == m->disk
+                            && r->map.offset == m->offset);
+}
+
+/* --- decide --- */
+
+/* In place runs hold their block group until the end of the batch. */
+static int
+decide_one (struct writeout *w, size_t i, struct mapping *m, bool *ret_place)
+{
+  const uint64_t offset = w->page[i].offset;
+  int r;
+
+  *ret_place = false;
+  if (!file_may_nocow (w->f))
+    return 0;
+  if (m->len == 0 || offset < m->offset || offset >= m->offset + m->len) {
+    r = nocow_check (w->f, offset, m, &w->map_nocow);
+    if (r < 0)
+      return r;
+  }
+  *ret_place = w->map_nocow;
+  return 0;
+}
+
+static int
+decide (struct writeout *w)
+{
+  struct mapping m = { .len = 0 };
+  struct wo_run *last = NULL;
+  size_t i;
+
+  for (i = 0; i < w->n; ++i) {
+    enum wo_mode mode = WO_COW;
+    bool place;
+    int r = decide_one (w, i, &m, &place);
+
+    if (r < 0)
+      return r;
+    if (place)
+      mode = m.kind == MAP_PREALLOC ? WO_PREALLOC : WO_PLACE;
+    if (extends (w, last, i, mode, &m)) {
+      ++last->n;
+      continue;
+    }
+    if (mode != WO_COW
+        && !space_nocow_begin (w->d->env.space,
+                               mapping_disk (&m, w->page[i].offset))) {
+      /* The group became read-only. */
+      mode = WO_COW;
+      if (extends (w, last, i, mode, &m)) {
+        ++last->n;
+        continue;
+      }
+    }
+    last = add_run (w, i, mode);
+    last->map = m;
+  }
+  return 0;
+}
+
+/* --- allocate --- */
+
+/* Sectors that were reserved and do not need it, and the other way round. */
+static int
+settle_space (struct writeout *w)
+{
+  const uint32_t ps = w->d->ps;
+  size_t give = 0, need = 0, k, i;
+  int r;
+
+  for (k = 0; k < w->runs; ++k)
+    for (i = w->run[k].first; i < w->run[k].first + w->run[k].n; ++i) {
+      const bool cow = w->run[k].mode == WO_COW;
+
+      if (cow)
+        ++w->promised;
+      if (w->page[i].reserved && !cow)
+        ++give;
+      else if (!w->page[i].reserved && cow)
+        ++need;
+      w->page[i].reserved = false;
+    }
+  if (give >= need) {
+    if (give > need)
+      space_data_unreserve (w->d->env.space, (give - need) * ps);
+    return 0;
+  }
+  r = space_data_reserve (w->d->env.space, (need - give) * ps);
+  if (r < 0) {
+    /* What the others hold is still ours to give back. */
+    w->promised -= need - give;
+    return err_note (r, "copy instead of a write in place");
+  }
+  return 0;
+}
+
+/* Cut run K so that its first N pages stay; the rest becomes run K + 1. */
+static void
+split_run (struct writeout *w, size_t k, size_t n)
+{
+  memmove (&w->run[k + 2], &w->run[k + 1],
+           (w->runs - k - 1) * sizeof *w->run);
+  w->run[k + 1] = w->run[k];
+  w->run[k + 1].first += n;
+  w->run[k + 1].n -= n;
+  w->run[k].n = n;
+  ++w->runs;
+}
+
+/* Addresses for all COW pages: as few extents as the free space allows, laid
+ * under the pages in file order.
+ */
+static int
+allocate (struct writeout *w)
+{
+  const uint32_t ps = w->d->ps;
+  uint64_t at = 0, left = 0;
+  size_t k, want = w->promised;
+  int r;
+
+  for (k = 0; k < w->runs; ++k) {
+    struct wo_run *run = &w->run[k];
+
+    if (run->mode != WO_COW) {
+      run->disk = mapping_disk (&run->map, w->page[run->first].offset);
+      continue;
+    }
+    if (left == 0) {
+      r = space_data_alloc (w->d->env.space, ps,
+                            MIN ((uint64_t) want * ps,
+                                 (uint64_t) BTRFS_MAX_EXTENT),
+                            __atomic_load_n (&w->f->hint, __ATOMIC_RELAXED),
+                            &at, &left);
+      if (r < 0)
+        return err_note (r, "%zu sectors of data", want);
+      want -= left / ps;
+      w->promised -= left / ps;
+      __atomic_store_n (&w->f->hint, at + left, __ATOMIC_RELAXED);
+    }
+    if ((uint64_t) run->n * ps > left)
+      split_run (w, k, left / ps);
+    run->disk = at;
+    run->allocated = true;
+    at += (uint64_t) run->n * ps;
+    left -= (uint64_t) run->n * ps;
+  }
+  assert (left == 0);
+  return 0;
+}
+
+/* --- write --- */
+
+static void
+checksum (struct writeout *w)
+{
+  const struct format_info *fmt = w->d->fmt;
+  size_t i;
+
+  if (!file_has_csums (w->f))
+    return;
+  for (i = 0; i < w->n; ++i)
+    csum_data (fmt->csum_type, page_mem (w->d->pages, w->page[i].page),
+               w->d->ps, w->sums + i * fmt->csum_size);
+}
+
+/* Pages that follow each other on disk are one operation, whatever runs they
+ * belong to.
+ */
+static size_t
+make_ops (struct writeout *w, struct volume_op *ops, struct iovec *iov,
+          size_t *first)
+{
+  const uint32_t ps = w->d->ps;
+  CLEANUP_FREE uint32_t *page = malloc (w->n * sizeof *page);
+  size_t ops_n = 0, i, start;
+
+  if (page == NULL)
+    return 0;
+  for (i = 0; i < w->n; ++i)
+    page[i] = w->page[i].page;
+  for (start = 0; start < w->n; start = i) {
+    for (i = start + 1; i < w->n && i - start < OP_PAGES; ++i)
+      if (w->disk[i] != w->disk[i - 1] + ps)
+        break;
+    ops[ops_n] = (struct volume_op) {
+      .kind = IO_WRITE, .logical = w->disk[start],
+      .len = (uint64_t) (i - start) * ps, .iov = iov + start,
+      .iovcnt = pages_iov (w->d->pages, page + start, i - start,
+                           iov + start) };
+    first[ops_n++] = start;
+  }
+  return ops_n;
+}
+
+/* Runs with pages FROM.. of a failed operation are cut and marked. */
+static void
+mark_failed (struct writeout *w, size_t from, size_t n)
+{
+  size_t k;
+
+  for (k = 0; k < w->runs; ++k) {
+    const size_t end = w->run[k].first + w->run[k].n;
+
+    if (end <= from || w->run[k].first >= from + n)
+      continue;
+    w->run[k].failed = true;
+  }
+}
+
+static int
+write_pages (struct writeout *w)
+{
+  CLEANUP_FREE struct volume_op *ops = malloc (w->n * sizeof *ops);
+  CLEANUP_FREE struct iovec *iov = malloc (w->n * sizeof *iov);
+  CLEANUP_FREE size_t *first = malloc (w->n * sizeof *first);
+  size_t n, i;
+  int r = 0;
+
+  if (ops != NULL && iov != NULL && first != NULL)
+    n = make_ops (w, ops, iov, first);
+  else
+    n = 0;
+  if (n == 0)
+    return err_new (ERR_nomem, "write-out");
+  r = volume_run (w->d->env.volume, ops, n);
+  if (r < 0)
+    for (i = 0; i < n; ++i)
+      if (ops[i].result < 0)
+        mark_failed (w, first[i], (i + 1 < n ? first[i + 1] : w->n)
+                     - first[i]);
+  return r;
+}
+
+/* --- the batch --- */
+
+static void
+fill_disk (struct writeout *w)
+{
+  size_t k, i;
+
+  for (k = 0; k < w->runs; ++k)
+    for (i = 0; i < w->run[k].n; ++i)
+      w->disk[w->run[k].first + i]
+        = w->run[k].disk + (uint64_t) i * w->d->ps;
+}
+
+/* Cached copies and reads under way of these addresses are of somebody who
+ * had them before.
+ */
+static void
+forget_cached (struct writeout *w)
+{
+  size_t start, i;
+
+  for (start = 0; start < w->n; start = i) {
+    for (i = start + 1; i < w->n; ++i)
+      if (w->disk[i] != w->disk[i - 1] + w->d->ps)
+        break;
+    cache_invalidate (w->d->cache, w->disk[start],
+                      (uint64_t) (i - start) * w->d->ps);
+  }
+}
+
+static void
+count_written (struct writeout *w)
+{
+  size_t k;
+
+  for (k = 0; k < w->runs; ++k) {
+    const uint64_t bytes = (uint64_t) w->run[k].n * w->d->ps;
+
+    if (w->run[k].failed)
+      continue;
+    data_count (&w->d->stats.written_bytes, bytes);
+    if (w->run[k].mode != WO_COW)
+      data_count (&w->d->stats.nocow_bytes, bytes);
+  }
+}
+
+static void
+lose (struct writeout *w, int r)
+{
+  struct file_data *f = w->f;
+
+  mutex_lock (&f->dirty_lock);
+  ++f->lost_seq;
+  mutex_unlock (&f->dirty_lock);
+  log_error ("tree %" PRIu64 " inode %" PRIu64 ": write-out failed: %s",
+             f->inode->root->id, f->inode->ino, err_text (r));
+}
+
+/* Everything that the batch still holds goes back: block groups, addresses
+ * without an extent, promises; pages become clean or are dropped.
+ */
+static void
+finish (struct writeout *w)
+{
+  struct space *space = w->d->env.space;
+  const uint32_t ps = w->d->ps;
+  size_t k, i;
+
+  for (k = 0; k < w->runs; ++k) {
+    struct wo_run *run = &w->run[k];
+
+    if (run->mode != WO_COW)
+      space_nocow_end (space, run->group);
+    else if (run->allocated && !run->inserted)
+      space_data_free (space, run->disk, (uint64_t) run->n * ps);
+    dirty_finish (w->f, w->page + run->first,
+                  run->inserted ? w->disk + run->first : NULL, run->n);
+  }
+  /* Pages that were not decided on. */
+  i = w->runs == 0 ? 0 : w->run[w->runs - 1].first + w->run[w->runs - 1].n;
+  dirty_finish (w->f, w->page + i, NULL, w->n - i);
+  for (i = 0; i < w->n; ++i)
+    w->promised += w->page[i].reserved;
+  if (w->promised > 0)
+    space_data_unreserve (space, w->promised * ps);
+}
+
+static int
+run_batch (struct writeout *w)
+{
+  size_t k;
+  int r, failed;
+
+  r = decide (w);
+  for (k = 0; k < w->runs; ++k)
+    w->run[k].group = w->run[k].mode == WO_COW ? 0
+      : mapping_disk (&w->run[k].map, w->page[w->run[k].first].offset);
+  if (r == 0)
+    r = settle_space (w);
+  if (r == 0)
+    r = allocate (w);
+  if (r < 0)
+    return r;
+  fill_disk (w);
+  checksum (w);
+  failed = write_pages (w);
+  if (failed == -ERR_nomem)
+    return failed;
+  forget_cached (w);
+  count_written (w);
+  r = writeout_insert (w);
+  return r < 0 ? r : failed;
+}
+
+static int
+write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
+             size_t *ret_n)
+{
+  const size_t max = MIN (__atomic_load_n (&f->num_dirty, __ATOMIC_ACQUIRE),
+                          (size_t) DATA_BATCH_PAGES);
+  struct dirty_batch batch;
+  struct writeout w;
+  int r;
+
+  *ret_n = 0;
+  if (max == 0)
+    return 0;
+  r = wo_init (&w, f, max);
+  if (r < 0) {
+    wo_done (&w);
+    return r;
+  }
+  w.n = dirty_collect (f, start, end, seq, w.page, max, &batch);
+  if (w.n > 0) {
+    *ret_n = w.n;
+    __atomic_store_n (&f->cursor, w.page[w.n - 1].offset + f->d->ps,
+                      __ATOMIC_RELAXED);
+    r = run_batch (&w);
+    if (r < 0)
+      lose (&w, r);
+    finish (&w);
+    dirty_batch_end (f, &batch);
+  }
+  wo_done (&w);
+  return r;
+}
+
+int
+file_write_out (struct file_data *f, uint64_t start, uint64_t end,
+                uint64_t seq)
+{
+  int r = 0, one;
+  size_t n;
+
+  for (;;) {
+    one = write_batch (f, start, end, seq, &n);
+    if (one < 0 && r == 0)
+      r = one;
+    if (n > 0)
+      continue;
+    if (one < 0)
+      return r; /* no memory to collect with */
+    dirty_wait_written (f, start, end);
+    if (!dirty_any (f, start, end, seq))
+      return r;
+  }
+}
+
+/* Round and round, so that no part of the file waits for ever. */
+bool
+file_write_some (struct file_data *f, uint64_t seq)
+{
+  const uint64_t from = __atomic_load_n (&f->cursor, __ATOMIC_RELAXED);
+  size_t n;
+
+  if (write_batch (f, from, DATA_FILE_END, seq, &n) < 0)
+    err_clear ();
+  if (n == 0 && from > 0 && write_batch (f, 0, from, seq, &n) < 0)
+    err_clear ();
+  return n > 0;
+}
