@@ -37,6 +37,9 @@ struct btrnbd_open_opts {
   unsigned commit_interval;   /* seconds; 0: 30; UINT_MAX: never by itself */
   unsigned workers;           /* 0: one per core */
   bool no_lock;               /* tests */
+  unsigned super_copy;        /* 0: the superblock that counts; 1 or 2: that
+                                 copy of it, for recovery.  A copy may lag
+                                 behind what was acknowledged. */
 };
 
 extern int btrnbd_pool_open (const char *const *devices, size_t n,

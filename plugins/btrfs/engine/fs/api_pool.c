@@ -107,6 +107,7 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
     .cache_size = opts->cache_size,
     .commit_interval = opts->commit_interval,
     .workers = opts->workers,
+    .super_copy = opts->super_copy,
   };
   r = fs_open (devs, n, &fo, &p->fs);
   if (r < 0) {

@@ -1,0 +1,372 @@
+/* The journal of a crash test: recording what was done, see journal.h. */
+#include <config.h>
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "crash/journal.h"
+#include "io/record.h"
+
+/* Tests have memory, or end. */
+static void *
+grow (void *p, unsigned count, unsigned *max, size_t size)
+{
+  if (count < *max)
+    return p;
+  *max = *max ? 2 * *max : 8;
+  p = reallocarray (p, *max, size);
+  if (p == NULL)
+    abort ();
+  return p;
+}
+
+struct journal *
+journal_new (struct device *recorder)
+{
+  struct journal *j = calloc (1, sizeof *j);
+  static const struct jnames empty;
+
+  if (j == NULL)
+    abort ();
+  pthread_mutex_init (&j->lock, NULL);
+  j->recorder = recorder;
+  journal_names_set (j, &empty, 0);
+  return j;
+}
+
+void
+journal_free (struct journal *j)
+{
+  for (unsigned i = 0; i < j->nfiles; ++i) {
+    struct jfile *f = j->files[i];
+
+    for (size_t s = 0; s < f->nsectors; ++s)
+      free (f->sectors[s].v);
+    free (f->sectors);
+    free (f->sizes);
+    free (f->acks);
+    free (f->fails);
+    free (f);
+  }
+  for (unsigned i = 0; i < j->nstates; ++i)
+    free (j->states[i]);
+  free (j->states);
+  free (j->syncs);
+  free (j->ops);
+  pthread_mutex_destroy (&j->lock);
+  free (j);
+}
+
+static void *
+dup_mem (const void *p, size_t n, size_t size)
+{
+  void *q = calloc (MAX (n, (size_t) 1), size);
+
+  if (q == NULL)
+    abort ();
+  if (n > 0)
+    memcpy (q, p, n * size);
+  return q;
+}
+
+static struct jfile *
+clone_file (const struct jfile *f)
+{
+  struct jfile *c = dup_mem (f, 1, sizeof *f);
+
+  c->sectors = dup_mem (f->sectors, f->nsectors, sizeof *f->sectors);
+  for (size_t i = 0; i < f->nsectors; ++i) {
+    struct jsector *s = &c->sectors[i];
+
+    s->v = dup_mem (s->v, s->count, sizeof *s->v);
+    s->max = MAX (s->count, 1u);
+  }
+  c->sizes = dup_mem (f->sizes, f->nsizes, sizeof *f->sizes);
+  c->max_sizes = MAX (f->nsizes, 1u);
+  c->acks = dup_mem (f->acks, f->nacks, sizeof *f->acks);
+  c->max_acks = MAX (f->nacks, 1u);
+  c->fails = dup_mem (f->fails, f->nfails, sizeof *f->fails);
+  c->max_fails = MAX (f->nfails, 1u);
+  return c;
+}
+
+struct journal *
+journal_clone (const struct journal *j)
+{
+  struct journal *c = dup_mem (j, 1, sizeof *j);
+
+  pthread_mutex_init (&c->lock, NULL);
+  c->ops = dup_mem (j->ops, j->nops, sizeof *j->ops);
+  c->max_ops = MAX (j->nops, 1u);
+  for (unsigned i = 0; i < j->nfiles; ++i)
+    c->files[i] = clone_file (j->files[i]);
+  c->states = dup_mem (j->states, j->nstates, sizeof *j->states);
+  c->max_states = MAX (j->nstates, 1u);
+  for (unsigned i = 0; i < j->nstates; ++i)
+    c->states[i] = dup_mem (j->states[i], 1, sizeof *j->states[i]);
+  c->syncs = dup_mem (j->syncs, j->nsyncs, sizeof *j->syncs);
+  c->max_syncs = MAX (j->nsyncs, 1u);
+  return c;
+}
+
+static size_t
+now (const struct journal *j)
+{
+  return j->recorder ? record_count (j->recorder) : 0;
+}
+
+uint32_t
+journal_begin (struct journal *j)
+{
+  uint32_t seq;
+
+  pthread_mutex_lock (&j->lock);
+  j->ops = grow (j->ops, j->nops, &j->max_ops, sizeof *j->ops);
+  j->ops[j->nops] = (struct jop) { .start = now (j), .acked = SIZE_MAX };
+  seq = ++j->nops;
+  pthread_mutex_unlock (&j->lock);
+  return seq;
+}
+
+/* --- contents --- */
+
+struct stamp {
+  uint64_t magic, sector;
+  uint32_t file, seq;
+};
+#define STAMP_MAGIC UINT64_C (0x6e72756f6a646e62)
+
+void
+journal_fill (void *buf, unsigned file, uint64_t first, size_t count,
+              uint32_t seq)
+{
+  uint8_t *p = buf;
+
+  for (size_t i = 0; i < count; ++i, p += JSECTOR) {
+    struct stamp s = { STAMP_MAGIC, first + i, file, seq };
+    uint64_t x = s.sector * 0x9e3779b97f4a7c15 + file * 7919ull + seq;
+
+    memcpy (p, &s, sizeof s);
+    for (size_t at = sizeof s; at < JSECTOR; at += 8) {
+      x ^= x << 13;
+      x ^= x >> 7;
+      x ^= x << 17;
+      memcpy (p + at, &x, 8);
+    }
+  }
+}
+
+static void
+sectors_reach (struct jfile *f, size_t count)
+{
+  if (count <= f->nsectors)
+    return;
+  f->sectors = reallocarray (f->sectors, count, sizeof *f->sectors);
+  if (f->sectors == NULL)
+    abort ();
+  memset (f->sectors + f->nsectors, 0,
+          (count - f->nsectors) * sizeof *f->sectors);
+  f->nsectors = count;
+}
+
+static void
+add_versions (struct jfile *f, uint64_t first, size_t count, uint32_t seq,
+              bool zero)
+{
+  sectors_reach (f, first + count);
+  for (size_t i = first; i < first + count; ++i) {
+    struct jsector *s = &f->sectors[i];
+
+    s->v = grow (s->v, s->count, &s->max, sizeof *s->v);
+    s->v[s->count++] = (struct jversion) { seq, zero };
+  }
+}
+
+void
+journal_data (struct journal *j, unsigned file, uint64_t first, size_t count,
+              uint32_t seq, bool zero)
+{
+  pthread_mutex_lock (&j->lock);
+  add_versions (j->files[file - 1], first, count, seq, zero);
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
+journal_size (struct journal *j, unsigned file, uint64_t size, uint32_t seq)
+{
+  struct jfile *f;
+
+  assert (size % JSECTOR == 0);
+  pthread_mutex_lock (&j->lock);
+  f = j->files[file - 1];
+  f->sizes = grow (f->sizes, f->nsizes, &f->max_sizes, sizeof *f->sizes);
+  f->sizes[f->nsizes++] = (struct jsize) { seq, size };
+  if (size < f->size && f->nsectors > size / JSECTOR)
+    add_versions (f, size / JSECTOR, f->nsectors - size / JSECTOR, seq, true);
+  f->size = size;
+  pthread_mutex_unlock (&j->lock);
+}
+
+struct jfile *
+journal_file (struct journal *j, uint32_t seq)
+{
+  struct jfile *f = calloc (1, sizeof *f);
+
+  if (f == NULL)
+    abort ();
+  pthread_mutex_lock (&j->lock);
+  assert (j->nfiles < JFILES_MAX);
+  j->files[j->nfiles++] = f;
+  f->id = j->nfiles;
+  f->created = seq;
+  pthread_mutex_unlock (&j->lock);
+  return f;
+}
+
+/* --- names --- */
+
+const struct jnames *
+journal_names (struct journal *j)
+{
+  const struct jnames *n;
+
+  pthread_mutex_lock (&j->lock);
+  n = j->states[j->nstates - 1];
+  pthread_mutex_unlock (&j->lock);
+  return n;
+}
+
+static int
+name_cmp (const void *a, const void *b)
+{
+  const struct jname *x = a, *y = b;
+
+  return strcmp (x->path, y->path);
+}
+
+void
+journal_names_set (struct journal *j, const struct jnames *names,
+                   uint32_t seq)
+{
+  struct jnames *n = malloc (sizeof *n);
+
+  if (n == NULL)
+    abort ();
+  *n = *names;
+  n->seq = seq;
+  qsort (n->names, n->count, sizeof n->names[0], name_cmp);
+  pthread_mutex_lock (&j->lock);
+  j->states = grow (j->states, j->nstates, &j->max_states,
+                    sizeof *j->states);
+  j->states[j->nstates++] = n;
+  pthread_mutex_unlock (&j->lock);
+}
+
+const struct jname *
+jnames_find (const struct jnames *n, const char *path)
+{
+  for (unsigned i = 0; i < n->count; ++i)
+    if (strcmp (n->names[i].path, path) == 0)
+      return &n->names[i];
+  return NULL;
+}
+
+void
+jnames_add (struct jnames *n, const char *path, enum jkind kind,
+            unsigned file)
+{
+  struct jname *name;
+
+  assert (n->count < JNAMES_MAX && strlen (path) < JPATH_MAX);
+  name = &n->names[n->count++];
+  memset (name, 0, sizeof *name);
+  strcpy (name->path, path);
+  name->kind = kind;
+  name->file = file;
+}
+
+void
+jnames_del (struct jnames *n, const char *path)
+{
+  const struct jname *name = jnames_find (n, path);
+
+  assert (name != NULL);
+  n->names[name - n->names] = n->names[--n->count];
+}
+
+void
+jnames_move (struct jnames *n, const char *from, const char *to)
+{
+  size_t len = strlen (from);
+
+  for (unsigned i = 0; i < n->count; ++i) {
+    char *path = n->names[i].path, rest[JPATH_MAX];
+
+    if (strncmp (path, from, len) != 0 ||
+        (path[len] != '\0' && path[len] != '/'))
+      continue;
+    strcpy (rest, path + len);
+    assert (strlen (to) + strlen (rest) < JPATH_MAX);
+    strcpy (path, to);
+    strcat (path, rest);
+  }
+}
+
+/* --- acknowledgements --- */
+
+static size_t
+mark (struct journal *j, uint32_t seq)
+{
+  if (j->recorder == NULL)
+    return 0;
+  if (record_mark (j->recorder, seq) < 0)
+    abort ();
+  return record_count (j->recorder) - 1;
+}
+
+void
+journal_ack_file (struct journal *j, unsigned file, uint32_t seq)
+{
+  struct jfile *f;
+
+  pthread_mutex_lock (&j->lock);
+  f = j->files[file - 1];
+  f->acks = grow (f->acks, f->nacks, &f->max_acks, sizeof *f->acks);
+  f->acks[f->nacks++] = (struct jack) { mark (j, seq), seq };
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
+journal_ack_op (struct journal *j, uint32_t seq)
+{
+  pthread_mutex_lock (&j->lock);
+  j->ops[seq - 1].acked = mark (j, seq);
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
+journal_ack_all (struct journal *j, uint32_t seq)
+{
+  pthread_mutex_lock (&j->lock);
+  j->syncs = grow (j->syncs, j->nsyncs, &j->max_syncs, sizeof *j->syncs);
+  j->syncs[j->nsyncs++] = (struct jack) { mark (j, seq), seq };
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
+journal_fail (struct journal *j, unsigned file, uint32_t seq)
+{
+  pthread_mutex_lock (&j->lock);
+  for (unsigned i = 0; i < j->nfiles; ++i) {
+    struct jfile *f = j->files[i];
+
+    if (file != 0 && file != f->id)
+      continue;
+    f->fails = grow (f->fails, f->nfails, &f->max_fails, sizeof *f->fails);
+    f->fails[f->nfails++] = seq;
+  }
+  pthread_mutex_unlock (&j->lock);
+}

@@ -1,0 +1,27 @@
+/* A random load on a pool, entered in a journal. */
+#ifndef BTRNBD_TESTS_CRASH_LOAD_H
+#define BTRNBD_TESTS_CRASH_LOAD_H
+
+#include "crash/journal.h"
+
+struct load {
+  struct journal *j;
+  struct btrnbd_pool *pool;
+  uint64_t seed;
+  unsigned ops;                /* naming and data operations of one thread */
+  unsigned threads;            /* more of them, each on a file of its own */
+  uint64_t file_max;           /* bytes */
+  bool errors_allowed;         /* faults are being injected */
+  bool verbose;
+};
+
+/* False and a line on stderr when the engine failed without leave. */
+extern bool load_run (struct load *);
+
+/* The same few operations every time, one of each kind. */
+extern bool load_scenario (struct load *);
+
+/* splitmix64 */
+extern uint64_t load_rand (uint64_t *state);
+
+#endif /* BTRNBD_TESTS_CRASH_LOAD_H */
