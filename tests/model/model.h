@@ -24,7 +24,7 @@ struct node {
   enum node_kind kind;
   unsigned nlink;              /* names; a directory has one */
   bool nocow;
-  uint8_t *data;               /* NODE_FILE: size bytes; NODE_SYMLINK: target */
+  uint8_t *data;               /* NODE_FILE: size bytes; NODE_SYMLINK: path */
   uint64_t size;
   char *xattr;                 /* value of user.model, or NULL */
   struct entry *entries;       /* NODE_DIR */

@@ -44,7 +44,7 @@ populate ()
   cd "$1"
   for i in $(seq 300); do echo "$i" >"file-with-a-long-name-number-$i"; done
   mkdir d
-  for i in $(seq 200); do 
+  for i in $(seq 200); do
     # Without extref there is an end to it.
     ln file-with-a-long-name-number-1 "d/one-more-long-link-$i" || break
   done
