@@ -181,6 +181,17 @@ readme_commands ()
   done
 }
 
+distributed ()
+{
+  make -s -C "$abs_top_builddir" print-dist | tr ' ' '\n' |
+    sed -E 's,^(\.\./|\./|'"$abs_top_srcdir"'/),,' | sort -u >"$tmp/dist"
+  git ls-files | grep -vx .gitignore | sort |
+    while read -r f; do
+      grep -qxF "$f" "$tmp/dist" || grep -qxF "${f%/*}" "$tmp/dist" ||
+        echo "$f is not in the tarball"
+    done
+}
+
 nothing "rooms include only those before them" include_order
 nothing "plugin and programs include the installed API only" faces
 nothing "79 columns" long_lines
@@ -205,6 +216,9 @@ else
   fi
 fi
 nothing "the engine calls no host" engine_without_host
+if [ -d .git ]; then
+  nothing "make dist takes every file" distributed
+fi
 nothing "README.md tells every dependency" readme_dependencies
 nothing "README.md tells every command" readme_commands
 done_testing
