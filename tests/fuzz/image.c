@@ -1,0 +1,166 @@
+/* Fuzz target: open a pool, walk all its trees and read all its files.
+ *
+ * The image is the one of tests/corrupt; an input changes its metadata, and
+ * checksums are made good again, so that damage gets past them.  Input: any
+ * number of records: block (1: index into the tree blocks, 255: superblock),
+ * offset (2), length (1), bytes.
+ */
+#include <config.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/math.h"
+#include "fuzz/fuzz.h"
+#include "lib/rawimg.h"
+#include "lib/sparse.h"
+
+#define MAX_BLOCKS 255
+#define SUPER 255
+
+static uint8_t *base;
+static uint64_t base_size;
+static struct rawimg healthy;
+static uint64_t blocks[MAX_BLOCKS];
+static unsigned nr_blocks;
+
+/* One block or superblock, all copies, and what was in it. */
+struct area {
+  uint8_t *copies[BTRFS_SUPER_COPIES];
+  unsigned nr_copies;
+  uint32_t len;
+  uint8_t *old;
+  bool used;
+};
+static struct area areas[MAX_BLOCKS + 1];
+
+static int
+collect (void *opaque, const void *buf, const struct rawimg_root *root)
+{
+  (void) opaque;
+  (void) root;
+  for (unsigned i = 0; i < nr_blocks; ++i)
+    if (blocks[i] == tb_bytenr (buf))
+      return 0;
+  if (nr_blocks < MAX_BLOCKS)
+    blocks[nr_blocks++] = tb_bytenr (buf);
+  return 0;
+}
+
+static void
+set_up_areas (void)
+{
+  struct area *a;
+
+  for (unsigned i = 0; i < nr_blocks; ++i) {
+    a = &areas[i];
+    a->nr_copies = rawimg_copies (&healthy, blocks[i]);
+    for (unsigned k = 0; k < a->nr_copies; ++k)
+      a->copies[k] = rawimg_block (&healthy, blocks[i], k);
+    a->len = healthy.info.nodesize;
+  }
+  a = &areas[SUPER];
+  a->len = BTRFS_SUPER_SIZE;
+  for (unsigned i = 0; i < BTRFS_SUPER_COPIES; ++i)
+    if (super_offset (i) + BTRFS_SUPER_SIZE <= base_size)
+      a->copies[a->nr_copies++] = base + super_offset (i);
+}
+
+int
+LLVMFuzzerInitialize (int *argc, char ***argv)
+{
+  const char *path = getenv ("FUZZ_BASE");
+
+  (void) argc;
+  (void) argv;
+  if (path == NULL)
+    path = FUZZ_BASE_DEFAULT;
+  if (sparse_load (path, &base, &base_size) < 0)
+    exit (2);
+  rawimg_attach (base, base_size, &healthy);
+  if (rawimg_load (&healthy) < 0 ||
+      rawimg_walk_all (&healthy, collect, NULL) < 0) {
+    fprintf (stderr, "%s is not healthy\n", path);
+    exit (2);
+  }
+  set_up_areas ();
+  return 0;
+}
+
+static void
+apply (const uint8_t *data, size_t size)
+{
+  size_t pos = 0;
+
+  while (size - pos >= 4) {
+    unsigned block = data[pos];
+    uint32_t offset = data[pos + 1] | data[pos + 2] << 8;
+    uint32_t len = data[pos + 3];
+    struct area *a = &areas[block == SUPER ? SUPER : block % nr_blocks];
+
+    pos += 4;
+    offset %= a->len;
+    len = MIN (len, size - pos);
+    len = MIN (len, a->len - offset);
+    if (!a->used) {
+      a->old = malloc (a->len);
+      if (a->old == NULL)
+        return;
+      memcpy (a->old, a->copies[0], a->len);
+      a->used = true;
+    }
+    for (unsigned i = 0; i < a->nr_copies; ++i)
+      memcpy (a->copies[i] + offset, data + pos, len);
+    pos += len;
+  }
+  for (unsigned i = 0; i <= MAX_BLOCKS; ++i)
+    for (unsigned k = 0; areas[i].used && k < areas[i].nr_copies; ++k)
+      tb_set_csum (areas[i].copies[k], areas[i].len, healthy.info.csum_type);
+}
+
+static void
+undo (void)
+{
+  for (unsigned i = 0; i <= MAX_BLOCKS; ++i) {
+    struct area *a = &areas[i];
+
+    if (!a->used)
+      continue;
+    /* Copies of a superblock differ in their address and checksum. */
+    for (unsigned k = 0; k < a->nr_copies; ++k) {
+      memcpy (a->copies[k], a->old, a->len);
+      if (i == SUPER) {
+        struct btrfs_super *sb = (struct btrfs_super *) a->copies[k];
+
+        sb->bytenr = le64_make (super_offset (k));
+        super_seal (sb);
+      }
+    }
+    free (a->old);
+    a->old = NULL;
+    a->used = false;
+  }
+}
+
+static void
+walk (void)
+{
+  struct rawimg img;
+
+  rawimg_attach (base, base_size, &img);
+  if (rawimg_load (&img) == 0)
+    rawimg_walk_all (&img, NULL, NULL);
+  rawimg_close (&img);
+}
+
+int
+LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
+{
+  apply (data, size);
+  walk ();
+  undo ();
+  err_clear ();
+  return 0;
+}
