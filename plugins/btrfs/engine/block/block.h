@@ -60,6 +60,13 @@ extern void block_prefetch (struct block_cache *, const struct tree_expect *,
 extern int block_new (struct block_cache *, const struct tb_ident *,
                       struct block **ret);
 
+/* The same with the items of FROM.  Only the number of items is taken from
+ * the header of FROM: that may be getting its checksum from write-out at this
+ * moment.
+ */
+extern int block_new_copy (struct block_cache *, const struct tb_ident *,
+                           const struct block *from, struct block **ret);
+
 extern struct block *block_get (struct block *);
 extern void block_put (struct block *); /* accepts NULL */
 

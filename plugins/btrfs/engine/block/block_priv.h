@@ -85,6 +85,14 @@ struct block_cache {
 
   atomic_uint_fast64_t hits, misses, reads, repaired;
   atomic_uint_fast64_t nr_clean, nr_dirty; /* blocks */
+  atomic_uint_fast64_t nr_alive; /* blocks allocated */
+
+  /* Buffers for reuse, linked through their first bytes: copy on write takes
+   * and gives back thousands of them in each transaction.
+   */
+  struct mutex pool_lock;      /* RANK_BLOCK_CACHE */
+  void *pool;
+  size_t pool_n, pool_max;
 
   struct mutex jobs_lock;      /* RANK_BLOCK_CACHE */
   struct cond jobs_done;

@@ -4,10 +4,13 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "block/block_priv.h"
 
 #define SHARDS_MAX 16
+#define POOL_BYTES_MAX (16 * 1024 * 1024)
 #define SHARD_CAPACITY_MIN 64  /* fewer blocks than this: fewer shards */
 #define TABLE_SIZE_MIN 64
 #define GHOSTS_MAX (1 << 16)
@@ -32,6 +35,47 @@ table_slot (struct block_shard *s, uint64_t bytenr)
   return &s->table[block_hash_value (bytenr) & (s->table_size - 1)];
 }
 
+static void *
+pool_take (struct block_cache *c)
+{
+  void *data;
+
+  mutex_lock (&c->pool_lock);
+  data = c->pool;
+  if (data != NULL) {
+    memcpy (&c->pool, data, sizeof c->pool);
+    c->pool_n--;
+  }
+  mutex_unlock (&c->pool_lock);
+  return data != NULL ? data : io_alloc (c->nodesize);
+}
+
+static void
+pool_give (struct block_cache *c, void *data)
+{
+  mutex_lock (&c->pool_lock);
+  if (c->pool_n < c->pool_max) {
+    memcpy (data, &c->pool, sizeof c->pool);
+    c->pool = data;
+    c->pool_n++;
+    data = NULL;
+  }
+  mutex_unlock (&c->pool_lock);
+  free (data);
+}
+
+static void
+pool_done (struct block_cache *c)
+{
+  void *data;
+
+  while ((data = c->pool) != NULL) {
+    memcpy (&c->pool, data, sizeof c->pool);
+    free (data);
+  }
+  mutex_done (&c->pool_lock);
+}
+
 struct block_priv *
 block_alloc (struct block_cache *c, uint64_t bytenr)
 {
@@ -39,7 +83,7 @@ block_alloc (struct block_cache *c, uint64_t bytenr)
 
   if (p == NULL)
     return NULL;
-  p->b.data = io_alloc (c->nodesize);
+  p->b.data = pool_take (c);
   if (p->b.data == NULL) {
     free (p);
     return NULL;
@@ -52,6 +96,7 @@ block_alloc (struct block_cache *c, uint64_t bytenr)
   atomic_init (&p->refs, 1);
   atomic_init (&p->freq, 0);
   atomic_init (&p->dirty, false);
+  atomic_fetch_add_explicit (&c->nr_alive, 1, memory_order_relaxed);
   return p;
 }
 
@@ -60,7 +105,8 @@ block_free (struct block_priv *p)
 {
   if (p == NULL)
     return;
-  free (p->b.data);
+  pool_give (p->cache, p->b.data);
+  atomic_fetch_sub_explicit (&p->cache->nr_alive, 1, memory_order_release);
   free (p);
 }
 
@@ -309,12 +355,15 @@ block_cache_new (struct volume *v, size_t budget_bytes,
   c->volume = v;
   c->format = volume_format (v);
   c->nodesize = c->format->nodesize;
-  capacity = budget_bytes / c->nodesize;
+  c->pool_max = MIN (budget_bytes / 8, (size_t) POOL_BYTES_MAX) /
+    c->nodesize;
+  capacity = budget_bytes / c->nodesize - c->pool_max;
   c->nr_shards = SHARDS_MAX;
   while (c->nr_shards > 1 && capacity / c->nr_shards < SHARD_CAPACITY_MIN)
     c->nr_shards /= 2;
   c->shard_capacity = MAX (capacity / c->nr_shards, 1);
   mutex_init (&c->jobs_lock, RANK_BLOCK_CACHE);
+  mutex_init (&c->pool_lock, RANK_BLOCK_CACHE);
   cond_init (&c->jobs_done);
   c->shards = calloc (c->nr_shards, sizeof *c->shards);
   if (c->shards == NULL) {
@@ -345,6 +394,13 @@ block_cache_free (struct block_cache *c)
   mutex_unlock (&c->jobs_lock);
   for (i = 0; i < c->nr_shards; i++)
     shard_done (c, &c->shards[i]);
+  if (atomic_load (&c->nr_alive) > 0) {
+    /* Better a leak than what its late block_put would do. */
+    log_error ("%" PRIu64 " tree blocks are in use after the close",
+               (uint64_t) atomic_load (&c->nr_alive));
+    return;
+  }
+  pool_done (c);
   cond_done (&c->jobs_done);
   mutex_done (&c->jobs_lock);
   free (c->shards);
@@ -383,31 +439,23 @@ block_put (struct block *b)
 
 /* --- new, drop, forget --- */
 
-int
-block_new (struct block_cache *c, const struct tb_ident *ident,
-           struct block **ret)
+/* Into the table as a dirty block, in the place of what was there. */
+static int
+add_dirty (struct block_cache *c, struct block_priv *p)
 {
-  struct block_shard *s = block_shard_of (c, ident->bytenr);
-  struct block_priv *p = block_alloc (c, ident->bytenr), *old;
-
-  if (p == NULL)
-    return err_new (ERR_nomem, "tree block %" PRIu64, ident->bytenr);
-  tb_init (p->b.data, c->nodesize, ident);
-  p->generation = ident->generation;
-  p->owner = ident->owner;
-  p->level = ident->level;
+  struct block_shard *s = block_shard_of (c, p->b.bytenr);
+  struct block_priv *old;
 
   mutex_lock (&s->lock);
   /* A prefetch of what was there before may still be on its way. */
-  while ((old = block_lookup (s, ident->bytenr)) != NULL &&
+  while ((old = block_lookup (s, p->b.bytenr)) != NULL &&
          old->state == BLOCK_READING)
     cond_wait (&s->read_done, &s->lock);
   if (old != NULL && old->state == BLOCK_DIRTY) {
     mutex_unlock (&s->lock);
-    block_free (p);
     return err_new (ERR_invalid, "address %" PRIu64 " for a new tree block "
                     "is that of a dirty one of tree %" PRIu64,
-                    ident->bytenr, old->owner);
+                    p->b.bytenr, old->owner);
   }
   if (old != NULL)
     block_unhash (c, s, old);
@@ -417,11 +465,63 @@ block_new (struct block_cache *c, const struct tb_ident *ident,
   TAILQ_INSERT_TAIL (&s->dirty[p->generation % BLOCK_DIRTY_LISTS], p, link);
   atomic_fetch_add_explicit (&c->nr_dirty, 1, memory_order_relaxed);
   mutex_unlock (&s->lock);
-
   if (old != NULL)
     block_put (&old->b);
+  return 0;
+}
+
+/* Everything but the header and the body is set. */
+static struct block_priv *
+alloc_for (struct block_cache *c, const struct tb_ident *ident)
+{
+  struct block_priv *p = block_alloc (c, ident->bytenr);
+
+  if (p != NULL) {
+    p->generation = ident->generation;
+    p->owner = ident->owner;
+    p->level = ident->level;
+  }
+  return p;
+}
+
+static int
+publish_new (struct block_cache *c, struct block_priv *p, struct block **ret)
+{
+  int r = add_dirty (c, p);
+
+  if (r < 0) {
+    block_free (p);
+    return r;
+  }
   *ret = &p->b;
   return 0;
+}
+
+int
+block_new (struct block_cache *c, const struct tb_ident *ident,
+           struct block **ret)
+{
+  struct block_priv *p = alloc_for (c, ident);
+
+  if (p == NULL)
+    return err_new (ERR_nomem, "tree block %" PRIu64, ident->bytenr);
+  tb_init (p->b.data, c->nodesize, ident);
+  return publish_new (c, p, ret);
+}
+
+int
+block_new_copy (struct block_cache *c, const struct tb_ident *ident,
+                const struct block *from, struct block **ret)
+{
+  struct block_priv *p = alloc_for (c, ident);
+
+  if (p == NULL)
+    return err_new (ERR_nomem, "tree block %" PRIu64, ident->bytenr);
+  tb_init (p->b.data, TB_HEADER_SIZE, ident);
+  tb_header (p->b.data)->nritems = tb_header_c (from->data)->nritems;
+  memcpy (p->b.data + TB_HEADER_SIZE, from->data + TB_HEADER_SIZE,
+          c->nodesize - TB_HEADER_SIZE);
+  return publish_new (c, p, ret);
 }
 
 bool

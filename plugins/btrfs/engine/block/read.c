@@ -142,12 +142,14 @@ read_one (struct block_cache *c, struct block_priv *p,
   return r;
 }
 
-/* The block that EXPECT describes with a reference, or (*ret_miss) a
- * placeholder that the caller must read.
+/* The block that EXPECT describes with a reference, or *SPARE put into the
+ * table as the placeholder that the caller must read (*ret_miss), or NULL
+ * when there is no spare for that.
  */
 static int
 find_or_claim (struct block_cache *c, const struct tree_expect *expect,
-               struct block_priv **ret, bool *ret_miss)
+               struct block_priv *spare, struct block_priv **ret,
+               bool *ret_miss)
 {
   struct block_shard *s = block_shard_of (c, expect->bytenr);
   struct block_priv *p, *stale = NULL;
@@ -172,21 +174,44 @@ find_or_claim (struct block_cache *c, const struct tree_expect *expect,
   }
   if (r == 0 && p != NULL)
     block_get (&p->b);
-  else if (r == 0) {
-    p = block_alloc (c, expect->bytenr);
-    if (p == NULL)
-      r = err_new (ERR_nomem, "tree block %" PRIu64, expect->bytenr);
-    else {
-      p->state = BLOCK_READING;
-      block_hash (s, p);
-      *ret_miss = true;
-    }
+  else if (r == 0 && spare != NULL) {
+    p = spare;
+    p->state = BLOCK_READING;
+    block_hash (s, p);
+    *ret_miss = true;
   }
   mutex_unlock (&s->lock);
   if (stale != NULL)
     block_put (&stale->b);
   if (r == 0)
     *ret = p;
+  return r;
+}
+
+/* A miss: the mutex was not held while the buffer was allocated, so somebody
+ * else may have come first.
+ */
+static int
+find_or_read (struct block_cache *c, const struct tree_expect *expect,
+              struct block_priv **ret)
+{
+  struct block_priv *spare = block_alloc (c, expect->bytenr);
+  bool miss = false;
+  int r;
+
+  if (spare == NULL)
+    return err_new (ERR_nomem, "tree block %" PRIu64, expect->bytenr);
+  r = find_or_claim (c, expect, spare, ret, &miss);
+  if (!miss) {
+    block_free (spare);
+    if (r == 0)
+      count_hit (c, *ret);
+    return r;
+  }
+  atomic_fetch_add_explicit (&c->misses, 1, memory_order_relaxed);
+  r = read_one (c, *ret, expect);
+  if (r < 0)
+    block_put (&(*ret)->b);
   return r;
 }
 
@@ -198,21 +223,14 @@ block_read (struct block_cache *c, const struct tree_expect *expect,
   bool miss;
   int r;
 
-  r = find_or_claim (c, expect, &p, &miss);
-  if (r < 0)
-    return r;
-  if (miss) {
-    atomic_fetch_add_explicit (&c->misses, 1, memory_order_relaxed);
-    r = read_one (c, p, expect);
-    if (r < 0) {
-      block_put (&p->b);
-      return r;
-    }
-  }
-  else
+  r = find_or_claim (c, expect, NULL, &p, &miss);
+  if (r == 0 && p != NULL)
     count_hit (c, p);
-  *ret = &p->b;
-  return 0;
+  else if (r == 0)
+    r = find_or_read (c, expect, &p);
+  if (r == 0)
+    *ret = &p->b;
+  return r;
 }
 
 bool
@@ -246,29 +264,46 @@ struct prefetch {
   struct tree_expect expect[];
 };
 
+/* A placeholder, if the block is absent; else NULL. */
+static struct block_priv *
+claim_absent (struct block_cache *c, uint64_t bytenr)
+{
+  struct block_shard *s = block_shard_of (c, bytenr);
+  struct block_priv *p;
+  bool absent;
+
+  mutex_lock (&s->lock);
+  absent = block_lookup (s, bytenr) == NULL;
+  mutex_unlock (&s->lock);
+  p = absent ? block_alloc (c, bytenr) : NULL;
+  if (p == NULL)
+    return NULL;
+  mutex_lock (&s->lock);
+  absent = block_lookup (s, bytenr) == NULL;
+  if (absent) {
+    p->state = BLOCK_READING;
+    block_hash (s, p);
+  }
+  mutex_unlock (&s->lock);
+  if (!absent) {
+    block_free (p);
+    p = NULL;
+  }
+  return p;
+}
+
 /* Placeholders for those of N that are absent; the number of them. */
 static size_t
 prefetch_claim (struct block_cache *c, const struct tree_expect *expect,
                 size_t n, struct block_priv **claimed,
                 const struct tree_expect **claimed_expect)
 {
-  struct block_shard *s;
-  struct block_priv *p;
   size_t i, k = 0;
 
   for (i = 0; i < n; i++) {
-    s = block_shard_of (c, expect[i].bytenr);
-    mutex_lock (&s->lock);
-    p = NULL;
-    if (block_lookup (s, expect[i].bytenr) == NULL)
-      p = block_alloc (c, expect[i].bytenr);
-    if (p != NULL) {
-      p->state = BLOCK_READING;
-      block_hash (s, p);
-      claimed[k] = p;
+    claimed[k] = claim_absent (c, expect[i].bytenr);
+    if (claimed[k] != NULL)
       claimed_expect[k++] = &expect[i];
-    }
-    mutex_unlock (&s->lock);
   }
   return k;
 }

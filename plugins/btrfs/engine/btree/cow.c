@@ -29,9 +29,10 @@ failed (struct tree_txn *txn, int r)
   return r;
 }
 
-int
-tree_new_block (struct tree_txn *txn, struct tree *t, unsigned level,
-                uint64_t hint, struct block **ret)
+/* With the items of FROM, if that is not NULL. */
+static int
+new_block (struct tree_txn *txn, struct tree *t, unsigned level,
+           uint64_t hint, const struct block *from, struct block **ret)
 {
   const struct format_info *format = block_cache_format (t->cache);
   struct tb_ident ident = {
@@ -46,21 +47,18 @@ tree_new_block (struct tree_txn *txn, struct tree *t, unsigned level,
   r = txn->ops->alloc (txn, t, level, hint, &ident.bytenr);
   if (r < 0)
     return r;
-  r = block_new (t->cache, &ident, ret);
+  if (from != NULL)
+    r = block_new_copy (t->cache, &ident, from, ret);
+  else
+    r = block_new (t->cache, &ident, ret);
   return r < 0 ? failed (txn, r) : 0;
 }
 
-/* The body and the number of items; the header of COPY is its own.  (The
- * header of a block of the last transaction is not looked at as a whole: it
- * may be getting its checksum for write-out at this moment.)
- */
-static void
-copy_contents (const struct block *old, struct block *copy,
-               uint32_t nodesize)
+int
+tree_new_block (struct tree_txn *txn, struct tree *t, unsigned level,
+                uint64_t hint, struct block **ret)
 {
-  tb_header (copy->data)->nritems = tb_header_c (old->data)->nritems;
-  memcpy (copy->data + TB_HEADER_SIZE, old->data + TB_HEADER_SIZE,
-          nodesize - TB_HEADER_SIZE);
+  return new_block (txn, t, level, hint, NULL, ret);
 }
 
 /* A copy of OLD, which TREE no longer references afterwards. */
@@ -77,10 +75,9 @@ cow_block (struct tree_txn *txn, struct tree *t, struct block *old,
                     ": generation %" PRIu64 " in transaction %" PRIu64,
                     t->id, old->bytenr, tb_generation (old->data),
                     txn->transid);
-  r = tree_new_block (txn, t, tb_level (old->data), old->bytenr, &copy);
+  r = new_block (txn, t, tb_level (old->data), old->bytenr, old, &copy);
   if (r < 0)
     return r;
-  copy_contents (old, copy, tree_nodesize (t));
   r = txn->ops->cow (txn, t, old, copy, &action);
   if (r < 0) {
     block_drop (t->cache, copy);
