@@ -583,7 +583,8 @@ fs_open (struct device **devs, size_t n, const struct fs_opts *opts,
     if (fs->opts.cache_size == 0)
       fs->opts.cache_size = DEFAULT_CACHE;
     fs->read_only = fs->opts.read_only;
-    r = volume_open (devs, n, fs->opts.read_only, &fs->volume);
+    r = volume_open_copy (devs, n, fs->opts.read_only, fs->opts.super_copy,
+                          &fs->volume);
   }
   if (r < 0) {
     for (i = 0; i < n; i++)
