@@ -37,6 +37,7 @@ include $(srcdir)/tests/engine/local.mk
 include $(srcdir)/tests/interop/local.mk
 include $(srcdir)/tests/nbd/local.mk
 include $(srcdir)/tests/cli/local.mk
+include $(srcdir)/tests/daemon/local.mk
 include $(srcdir)/tests/crash/local.mk
 include $(srcdir)/tests/model/local.mk
 include $(srcdir)/tests/corrupt/local.mk

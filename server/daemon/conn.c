@@ -164,6 +164,7 @@ conn_free (struct conn *c)
 {
   struct server *s = c->server;
 
+  assert (!c->advance_queued);
   TAILQ_REMOVE (&c->loop->conns, c, link);
   pool_group_put (s->pool, c->group);
   buf_done (&c->in);

@@ -231,5 +231,5 @@ conn_handshake_answer (struct conn *c, struct job *j)
     conn_handshake (c); /* bytes that came meanwhile */
   if (c->state == CONN_TRANSMIT)
     conn_requests (c);
-  conn_advance (c);
+  /* The loop advances the connection after the whole batch. */
 }

@@ -1,0 +1,127 @@
+#!/bin/bash
+# btrnbdd and its clients: thread models, limits, death, drain.
+. "$abs_top_srcdir/tests/lib/functions.sh"
+. "$abs_top_srcdir/tests/daemon/lib.sh"
+
+open_files () { ls "/proc/$daemon_pid/fd" | wc -l; }
+
+connections_gone ()
+{
+  local i
+  for (( i = 0; i < 100; i++ )); do
+    [ "$(plugin_log_count open)" = "$(plugin_log_count close)" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+# The plugin aborts when it is called against its thread model.
+for model in 0 1 2 3; do
+  ok "start, thread model $model" start_daemon --plugin "$TEST_PLUGIN" \
+    model=$model try=false exports=2
+  ok "requests of 3 connections" fio --name=m --ioengine=nbd \
+    --uri="$(export_uri e1)" --rw=randrw --bs=4k --size=4M --io_size=4M \
+    --numjobs=$([ $model = 0 ] && echo 1 || echo 3) --thread --iodepth=16 \
+    --output="$tmp/fio.out"
+  ok "stop" stop_daemon
+done
+
+# A client may die at any byte.
+ok "start" start_daemon --plugin "$TEST_PLUGIN" exports=4 \
+  log="$tmp/plugin.log"
+ok "first client" nbdinfo "$(export_uri e0)"
+before=$(open_files)
+fio --name=good --ioengine=nbd --uri="$(export_uri e3)" --rw=randwrite \
+  --bs=4k --size=8M --time_based --runtime=8 --thread --iodepth=8 \
+  --verify=crc32c --output="$tmp/good.out" &
+good=$!
+for (( i = 0; i < ${BTRNBD_FULL:+500}${BTRNBD_FULL:-60}; i++ )); do
+  nbdcopy "$(export_uri e$((i % 3)))" null: 2>/dev/null &
+  victim=$!
+  sleep "0.0$((RANDOM % 4))$((RANDOM % 10))"
+  kill -KILL $victim 2>/dev/null
+  wait $victim 2>/dev/null
+  python3 - "$sock" $RANDOM <<'PY'
+import random, socket, struct, sys
+r = random.Random(int(sys.argv[2]))
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+name = b"e1"
+b = struct.pack(">IQII", 3, 0x49484156454F5054, 7, 8) + \
+    struct.pack(">I", 2) + name + struct.pack(">H", 0)
+for i in range(64):
+    b += struct.pack(">IHHQQI", 0x25609513, 0, r.choice((0, 0, 1)), i,
+                     r.randrange(1 << 20), 65536)
+s.sendall(b[:r.randrange(len(b))])
+s.close()
+PY
+done
+ok "the good client saw no error" wait $good
+ok "every handle is closed" connections_gone
+is "$(open_files)" "$before" "no descriptor leaked"
+ok "still serving" nbdinfo "$(export_uri e0)"
+
+# A reader that never reads, a handshake that never ends.
+ok "stop" stop_daemon
+ok "start with small limits" start_daemon --handshake-timeout 1 \
+  --plugin "$TEST_PLUGIN" size=64M
+is "$(python3 - "$sock" <<'PY'
+import socket, struct, sys, time
+def connect():
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(10)
+    s.connect(sys.argv[1])
+    return s
+loris = connect()
+deaf = connect()
+deaf.sendall(struct.pack(">IQII", 3, 0x49484156454F5054, 7, 8)
+             + struct.pack(">I", 2) + b"e0" + struct.pack(">H", 0))
+deaf.setblocking(False)
+n = 0
+try:
+    while n < 4096:
+        deaf.send(struct.pack(">IHHQQI", 0x25609513, 0, 0, n, 0, 1 << 20))
+        n += 1
+except BlockingIOError:
+    pass
+loris.recv(18)
+t = time.time()
+print("cut" if loris.recv(1) == b"" and time.time() - t < 5 else "kept")
+PY
+)" cut "a handshake that never ends is cut"
+rss=$(awk '/VmRSS/ { print $2 }' "/proc/$daemon_pid/status")
+ok "a deaf reader holds bounded memory ($rss KiB)" test "$rss" -lt 262144
+
+# Drain.
+ok "stop" stop_daemon
+ok "start" start_daemon --drain-timeout 2 --plugin "$TEST_PLUGIN" \
+  delay-ms=300
+is "$(python3 - "$sock" "$daemon_pid" <<'PY'
+import os, signal, socket, struct, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(10)
+s.connect(sys.argv[1])
+s.sendall(struct.pack(">IQII", 3, 0x49484156454F5054, 1, 2) + b"e0")
+def get(n):
+    d = b""
+    while len(d) < n:
+        m = s.recv(n - len(d))
+        if not m:
+            return d
+        d += m
+    return d
+get(28)
+idle = socket.socket(socket.AF_UNIX)
+idle.connect(sys.argv[1])
+for i in range(8):
+    s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, i, 0, 512)
+              + bytes(512))
+time.sleep(0.1)
+os.kill(int(sys.argv[2]), signal.SIGTERM)
+print(len(get(8 * 16 + 1)) // 16)
+PY
+)" 8 "SIGTERM: what was asked is answered"
+wait "$daemon_pid"
+is $? 0 "and the status is 0"
+daemon_pid=
+done_testing

@@ -1,0 +1,54 @@
+# Tests of btrnbdd: starting and stopping it.  Source after functions.sh.
+
+DAEMON=$abs_top_builddir/btrnbdd
+TEST_PLUGIN=$abs_top_builddir/tests/daemon/.libs/btrnbdtest.so
+
+# start_daemon ARG...: serve on $sock; sets daemon_pid and uri.
+start_daemon ()
+{
+  sock=$tmp/nbd.sock
+  uri="nbd+unix:///?socket=$sock"
+  rm -f "$tmp/daemon.pid"
+  "$DAEMON" -l "unix:$sock" --pidfile "$tmp/daemon.pid" "$@" \
+    2>"$tmp/daemon.log" </dev/null &
+  daemon_pid=$!
+  cleanup_fn end_daemon
+  local i
+  for (( i = 0; i < 200; i++ )); do
+    [ -s "$tmp/daemon.pid" ] && return 0
+    kill -0 "$daemon_pid" 2>/dev/null || break
+    sleep 0.05
+  done
+  diag "btrnbdd did not start:"
+  diag "$(cat "$tmp/daemon.log")"
+  return 1
+}
+
+export_uri ()
+{
+  echo "nbd+unix:///$1?socket=$sock"
+}
+
+# stop_daemon [SIGNAL]: its exit status.
+stop_daemon ()
+{
+  local status
+  kill -"${1:-TERM}" "$daemon_pid"
+  wait "$daemon_pid"
+  status=$?
+  daemon_pid=
+  return $status
+}
+
+end_daemon ()
+{
+  [ -z "${daemon_pid:-}" ] && return
+  kill -KILL "$daemon_pid" 2>/dev/null
+  wait "$daemon_pid" 2>/dev/null
+}
+
+# The number of lines of a kind in the test plugin's log.
+plugin_log_count ()
+{
+  grep -c "^$1 " "$tmp/plugin.log" 2>/dev/null || true
+}

@@ -1,0 +1,18 @@
+# Tests of btrnbdd, and the plugin they serve.
+check_LTLIBRARIES += tests/daemon/btrnbdtest.la
+tests_daemon_btrnbdtest_la_SOURCES = tests/daemon/test-plugin.c
+tests_daemon_btrnbdtest_la_CPPFLAGS = -I$(srcdir)/include -D_GNU_SOURCE
+tests_daemon_btrnbdtest_la_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS)
+# -rpath makes libtool build a shared object of a check library.
+tests_daemon_btrnbdtest_la_LDFLAGS = \
+	-module -avoid-version -shared -rpath /nowhere
+
+DAEMON_TESTS = \
+	tests/daemon/protocol.sh \
+	tests/daemon/behaviour.sh \
+	tests/daemon/tls.sh
+TESTS += $(DAEMON_TESTS)
+EXTRA_DIST += $(DAEMON_TESTS) \
+	tests/daemon/lib.sh \
+	tests/daemon/options.py \
+	tests/daemon/transmission.py
