@@ -133,48 +133,55 @@ exclude_supers (struct space *sp, struct block_group *bg)
 }
 
 static int
-load_locked (struct space *sp, struct block_group *bg, bool trusted,
-             bool fresh)
+load_locked (struct space *sp, struct block_group *bg, struct block *root,
+             bool trusted)
 {
-  struct block *root;
-  int r;
+  int r = 0;
 
   free_map_done (&bg->map);
-  if (fresh) {
-    free_map_init (&bg->map, bg->length / sp->sectorsize, true);
-    return exclude_supers (sp, bg);
-  }
-  root = roots_committed (sp->roots, trusted ? BTRFS_FREE_SPACE_TREE
-                          : BTRFS_EXTENT_TREE);
   if (root == NULL)
-    return err_new (ERR_subvol_missing, "no tree to read free space from");
-  r = trusted ? load_from_fst (sp, bg, root)
-    : load_from_extents (sp, bg, root);
-  block_put (root);
+    free_map_init (&bg->map, bg->length / sp->sectorsize, true);
+  else if (trusted)
+    r = load_from_fst (sp, bg, root);
+  else
+    r = load_from_extents (sp, bg, root);
   return r == 0 ? exclude_supers (sp, bg) : r;
 }
 
 int
 space_load_free (struct space *sp, struct block_group *bg)
 {
-  bool trusted, fresh;
+  struct block *root = NULL;
+  bool trusted, fresh, loaded;
   int r = 0;
 
   {
     SCOPED_LOCK (&sp->lock);
     trusted = sp->fst_trusted;
     fresh = bg->fresh;
+    mutex_lock (&bg->lock);
+    loaded = bg->loaded;
+    mutex_unlock (&bg->lock);
   }
+  if (loaded)
+    return 0;
   roots_committed_rdlock (sp->roots);
+  if (!fresh) {
+    root = roots_committed (sp->roots, trusted ? BTRFS_FREE_SPACE_TREE
+                            : BTRFS_EXTENT_TREE);
+    if (root == NULL)
+      r = err_new (ERR_subvol_missing, "no tree to read free space from");
+  }
   mutex_lock (&bg->lock);
-  if (!bg->loaded) {
-    r = load_locked (sp, bg, trusted, fresh);
+  if (r == 0 && !bg->loaded) {
+    r = load_locked (sp, bg, root, trusted);
     if (r == 0)
       bg->loaded = true;
     else
       free_map_done (&bg->map);
   }
   mutex_unlock (&bg->lock);
+  block_put (root);
   roots_committed_unlock (sp->roots);
   if (r < 0)
     return err_note (r, "free space of block group %llu",
