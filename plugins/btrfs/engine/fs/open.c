@@ -112,6 +112,8 @@ feed_chunks (struct fs *fs)
     return r;
   tree = roots_pool_tree (fs->roots, BTRFS_CHUNK_TREE)->tree;
   rwlock_rdlock (&tree->lock);
+  volume_set_chunk_tree_uuid (fs->volume,
+                              tb_header_c (tree->root->data)->chunk_tree_uuid);
   r = tree_find (tree, KEY (BTRFS_FIRST_CHUNK_TREE_OBJECTID,
                             BTRFS_CHUNK_ITEM, 0), &c, NULL);
   while (r == 0 && cursor_at_item (&c)) {

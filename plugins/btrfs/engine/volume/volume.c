@@ -94,6 +94,13 @@ volume_format (const struct volume *v)
   return &v->format;
 }
 
+void
+volume_set_chunk_tree_uuid (struct volume *v,
+                            const uint8_t uuid[BTRFS_UUID_SIZE])
+{
+  memcpy (v->format.chunk_tree_uuid, uuid, BTRFS_UUID_SIZE);
+}
+
 const struct btrfs_super *
 volume_super (const struct volume *v)
 {

@@ -33,6 +33,11 @@ extern bool volume_read_only (const struct volume *);
 extern void volume_set_read_only (struct volume *);
 
 extern const struct format_info *volume_format (const struct volume *);
+/* The superblock does not tell it, a block of the chunk tree does: set it once
+ * when opening, before anything is written.
+ */
+extern void volume_set_chunk_tree_uuid (struct volume *,
+                                        const uint8_t uuid[BTRFS_UUID_SIZE]);
 /* The superblock as read at open (the newest good copy). */
 extern const struct btrfs_super *volume_super (const struct volume *);
 
