@@ -1,6 +1,22 @@
 # make bench: our figures beside those of peers.  Needs root; BENCH_FLAGS are
-# the options of tests/bench/bench.py.
-EXTRA_DIST += tests/bench/bench.py
-bench: all
+# options of tests/bench/bench.py.
+bench_programs = \
+	tests/bench/open-pool \
+	tests/bench/refs
+EXTRA_PROGRAMS += $(bench_programs)
+CLEANFILES += $(bench_programs)
+tests_bench_open_pool_SOURCES = tests/bench/open-pool.c
+tests_bench_open_pool_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_bench_open_pool_LDADD = libengine.la
+tests_bench_refs_SOURCES = tests/bench/refs.c
+tests_bench_refs_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_bench_refs_LDADD = libengine.la
+
+EXTRA_DIST += \
+	tests/bench/bench.py \
+	tests/bench/open.py
+bench: all $(bench_programs)
 	/usr/bin/python3 $(srcdir)/tests/bench/bench.py --build . $(BENCH_FLAGS)
+	tests/bench/refs
+	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
 .PHONY: bench
