@@ -2,9 +2,9 @@
  *
  *   open-pool DEVICE [ro|rw [PATH]]
  *
- * Opens it (read-only by default) and prints, as JSON, the time until it is open and until
- * the first 4 KiB of PATH (disk0/disk by default) are read, the tree blocks read until
- * then, and the memory of the process.
+ * Opens it (read-only by default) and prints, as JSON, the time until it is
+ * open and until the first 4 KiB of PATH (disk0/disk by default) are read,
+ * the tree blocks read until then, and the memory of the process.
  */
 #include <config.h>
 
