@@ -75,6 +75,7 @@ struct want {
   enum space_kind kind;
   uint64_t bytes;
   bool to_free;                /* may use the global reserve */
+  bool data;                   /* in mixed pools the kind does not tell */
 };
 
 static bool
@@ -86,7 +87,7 @@ try_promise (struct space *sp, const struct want *w, uint64_t global,
 
   if (w->kind == SPACE_METADATA)
     need += hidden_demand (sp) + (w->to_free ? global / 4 : global);
-  if (need > i->total + (w->kind == SPACE_METADATA ? overcommit : 0))
+  if (need > i->total + (w->data ? 0 : overcommit))
     return false;
   /* Data brings metadata with it. */
   if (w->kind == SPACE_DATA) {
@@ -246,8 +247,7 @@ get_promise (struct space *sp, const struct want *w)
   if (r < 0)
     return r;
   if (!ok)
-    return err_new (w->kind == SPACE_DATA || (sp->mixed && !w->to_free)
-                    ? ERR_nospace : ERR_nospace_meta, "%llu bytes",
+    return err_new (w->data ? ERR_nospace : ERR_nospace_meta, "%llu bytes",
                     (unsigned long long) w->bytes);
   return 0;
 }
@@ -289,7 +289,8 @@ space_release (struct space *sp, uint64_t bytes)
 int
 space_data_reserve (struct space *sp, uint64_t bytes)
 {
-  struct want w = { .kind = space_data_kind (sp), .bytes = bytes };
+  struct want w = { .kind = space_data_kind (sp), .bytes = bytes,
+    .data = true };
 
   if (sp->trans == NULL)
     return err_new (ERR_readonly, "no transactions");
