@@ -159,6 +159,9 @@ do_truncate (struct worker *w, struct btrnbd_file *f, unsigned id,
   uint32_t seq = journal_begin (w->l->j);
 
   journal_size (w->l->j, id, size, seq);
+  if (w->l->verbose)
+    fprintf (stderr, "%u: file %u to %llu sectors: ", seq, id,
+             (unsigned long long) size / JSECTOR);
   check (w, btrnbd_truncate (f, size), "truncate", path);
 }
 

@@ -176,7 +176,9 @@ grow_item (struct file_data *f, uint64_t old_size, uint64_t size)
 }
 
 /* An inline extent holds a whole file: it becomes a regular one before the
- * file grows out of it.  Otherwise zero what lies behind the end.
+ * file grows out of it.  Otherwise zero what lies behind the end.  Either is
+ * written out before the new size joins a transaction: a crash must not show
+ * what was there before the file was cut.
  */
 static int
 prepare_growth (struct file_data *f, uint64_t old_size)
@@ -199,7 +201,10 @@ prepare_growth (struct file_data *f, uint64_t old_size)
   }
   if (sector == old_size)
     return 0;
-  return file_zero_bytes (f, old_size, sector + ps - old_size);
+  r = file_zero_bytes (f, old_size, sector + ps - old_size);
+  if (r == 0)
+    r = file_write_out (f, sector, sector + ps, UINT64_MAX);
+  return r;
 }
 
 static int
