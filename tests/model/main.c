@@ -226,7 +226,7 @@ check_entry (void *opaque, const char *name, const struct btrnbd_stat *st)
   struct listing *l = opaque;
 
   (void) st;
-  if (dir_find (l->dir, name) < 0)
+  if (node_find (l->dir, name) < 0)
     die (l->t, "directory entry %s should not be there", name);
   l->seen++;
   return 0;
@@ -271,7 +271,7 @@ op_create (struct test *t, enum node_kind kind)
   int r;
 
   new_name (t, dir_path, name, path);
-  want = dir_find (dir, name) < 0;
+  want = node_find (dir, name) < 0;
   if (t->m.num_items >= MODEL_NAMES_MAX - 2)
     return;
   trace (t, "create %d %s%s", kind, path, nocow ? " nocow" : "");
@@ -290,7 +290,7 @@ op_create (struct test *t, enum node_kind kind)
     node_resize (n, len);
     memcpy (n->data, target, len);
   }
-  dir_add (dir, name, n);
+  node_add (dir, name, n);
 }
 
 static void
@@ -324,11 +324,11 @@ op_link (struct test *t)
     return;
   dir = model_pick_dir (&t->m, &dir_path);
   new_name (t, dir_path, name, path);
-  want = dir_find (dir, name) < 0 && it->node->kind != NODE_DIR;
+  want = node_find (dir, name) < 0 && it->node->kind != NODE_DIR;
   trace (t, "link %s %s", it->path, path);
   agree (t, btrnbd_link (t->pool, it->path, path), want, "link");
   if (want)
-    dir_add (dir, name, it->node);
+    node_add (dir, name, it->node);
 }
 
 static void
@@ -343,7 +343,7 @@ op_unlink (struct test *t)
   trace (t, "unlink %s", it->path);
   agree (t, btrnbd_unlink (t->pool, it->path), want, "unlink");
   if (want)
-    dir_remove (it->dir, it->index);
+    node_remove (it->dir, it->index);
 }
 
 /* What a rename of F to NAME in DIR has to do; true when it must succeed. */
@@ -351,13 +351,13 @@ static bool
 rename_allowed (const struct item *f, const struct node *dir,
                 const char *name, unsigned flags)
 {
-  long at = dir_find (dir, name);
+  long at = node_find (dir, name);
   const struct node *target = at < 0 ? NULL : dir->entries[at].node;
 
-  if (dir_contains (f->node, dir))
+  if (node_contains (f->node, dir))
     return false;
   if (flags & BTRNBD_RENAME_EXCHANGE)
-    return target != NULL && !dir_contains (target, f->dir);
+    return target != NULL && !node_contains (target, f->dir);
   if (target == NULL)
     return true;
   if (flags & BTRNBD_RENAME_NOREPLACE)
@@ -373,7 +373,7 @@ static void
 rename_model (struct item *f, struct node *dir, const char *name,
               unsigned flags)
 {
-  long at = dir_find (dir, name);
+  long at = node_find (dir, name);
   struct node *n = f->node;
   char *own;
 
@@ -387,10 +387,10 @@ rename_model (struct item *f, struct node *dir, const char *name,
   own = strdup (name);
   n->nlink++;
   if (at >= 0)
-    dir_remove (dir, at);
-  dir_remove (f->dir, dir_find (f->dir, strrchr (f->path, '/') == NULL
+    node_remove (dir, at);
+  node_remove (f->dir, node_find (f->dir, strrchr (f->path, '/') == NULL
                                 ? f->path : strrchr (f->path, '/') + 1));
-  dir_add (dir, own, n);
+  node_add (dir, own, n);
   n->nlink--;
   free (own);
 }

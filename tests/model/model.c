@@ -80,7 +80,7 @@ node_unref (struct node *n)
   if (--n->nlink > 0)
     return;
   while (n->num_entries > 0)
-    dir_remove (n, 0);
+    node_remove (n, 0);
   free (n->entries);
   free (n->data);
   free (n->xattr);
@@ -88,7 +88,7 @@ node_unref (struct node *n)
 }
 
 void
-dir_add (struct node *dir, const char *name, struct node *node)
+node_add (struct node *dir, const char *name, struct node *node)
 {
   dir->entries = need (realloc (dir->entries, (dir->num_entries + 1) *
                                 sizeof *dir->entries));
@@ -99,7 +99,7 @@ dir_add (struct node *dir, const char *name, struct node *node)
 }
 
 long
-dir_find (const struct node *dir, const char *name)
+node_find (const struct node *dir, const char *name)
 {
   size_t i;
 
@@ -110,7 +110,7 @@ dir_find (const struct node *dir, const char *name)
 }
 
 void
-dir_remove (struct node *dir, size_t index)
+node_remove (struct node *dir, size_t index)
 {
   struct node *n = dir->entries[index].node;
 
@@ -122,14 +122,14 @@ dir_remove (struct node *dir, size_t index)
 }
 
 bool
-dir_contains (const struct node *dir, const struct node *node)
+node_contains (const struct node *dir, const struct node *node)
 {
   size_t i;
 
   if (dir == node)
     return true;
   for (i = 0; i < dir->num_entries; i++)
-    if (dir_contains (dir->entries[i].node, node))
+    if (node_contains (dir->entries[i].node, node))
       return true;
   return false;
 }

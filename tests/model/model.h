@@ -63,10 +63,10 @@ extern struct node *node_new (enum node_kind);
 extern void node_resize (struct node *, uint64_t size);
 extern void node_unref (struct node *);
 /* Takes a link of NODE. */
-extern void dir_add (struct node *dir, const char *name, struct node *node);
-extern long dir_find (const struct node *dir, const char *name); /* -1 */
-extern void dir_remove (struct node *dir, size_t index);
+extern void node_add (struct node *dir, const char *name, struct node *node);
+extern long node_find (const struct node *dir, const char *name); /* -1 */
+extern void node_remove (struct node *dir, size_t index);
 /* Is NODE in or below DIR? */
-extern bool dir_contains (const struct node *dir, const struct node *node);
+extern bool node_contains (const struct node *dir, const struct node *node);
 
 #endif /* BTRNBD_TESTS_MODEL_H */

@@ -29,9 +29,10 @@ if [ -z "${BTRNBD_SEED:-}" ]; then
   one 5 -c xxhash
   one 6 -c sha256
   one 7 -c blake2b
-  one 8 -f ^no-holes
-  one 9 -f block-group-tree
-  one 10 -f ^free-space-tree
+  one 8 -f ^no-holes,^block-group-tree
+  one 9 -f ^block-group-tree
+  one 10 -f ^free-space-tree,^block-group-tree
+  one 12 -f ^extref,^skinny-metadata
   one 11 -m -S 256 -N 4096
 fi
 done_testing

@@ -1,1 +1,21 @@
-# tests/nbd/local.mk
+# The plugin under nbdkit, judged by real clients.
+NBD_TESTS = \
+	tests/nbd/clients.sh \
+	tests/nbd/copy.sh \
+	tests/nbd/enospc.sh \
+	tests/nbd/fio.sh \
+	tests/nbd/fuse.sh \
+	tests/nbd/info.sh \
+	tests/nbd/io.sh \
+	tests/nbd/kernel.sh \
+	tests/nbd/params.sh \
+	tests/nbd/qemu-io.sh \
+	tests/nbd/signals.sh
+TESTS += $(NBD_TESTS)
+EXTRA_DIST += $(NBD_TESTS) tests/nbd/nbd.sh
+
+# export names
+check_PROGRAMS += tests/unit/fs-exports
+tests_unit_fs_exports_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_fs_exports_LDADD = $(TEST_LIBS)
+TESTS += tests/unit/fs-exports
