@@ -143,7 +143,9 @@ PY
 ok "stop" stop_nbdkit
 is "$(md5sum <"$img")" "$before" "nothing was written to the read-only pool"
 serve -r "$img" || { fail "serve"; done_testing; }
-ok "nbdkit -r" nbdsh -u "$(uri disk0)" -c 'assert h.is_read_only()'
+py "nbdkit -r" <<'PY'
+assert connect('disk0').is_read_only()
+PY
 ok "stop" stop_nbdkit
 
 ok "btrfs check" check_clean "$img"
