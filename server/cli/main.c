@@ -79,8 +79,11 @@ main (int argc, char *argv[])
     { NULL }
   };
   struct cli c = { 0 };
+  static char name[] = "btrnbd";
   int opt;
 
+  if (argc > 0)
+    argv[0] = name;             /* for getopt's messages */
   while ((opt = getopt_long (argc, argv, "+d:h", long_opts, NULL)) != -1)
     switch (opt) {
     case 'd':

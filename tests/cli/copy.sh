@@ -82,7 +82,7 @@ if [ -c /dev/full ]; then
   fails_with 1 "No space left" "get to what is full" b get vol /dev/full
 fi
 
-head -c 900M /dev/urandom >"$tmp/big" || skip_all "no room in $tmp"
+head -c 600M /dev/urandom >"$tmp/big" || skip_all "no room in $tmp"
 ok "put what fits" b put "$tmp/big" big
 fails_with 1 "^btrnbd: big2: .*no space" "put into a full pool" \
            b put "$tmp/big" big2

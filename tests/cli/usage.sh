@@ -51,7 +51,7 @@ wrong "size is required" "create without a size" -d "$img" create x
 wrong "no tree" "dump-tree of nothing" -d "$img" dump-tree nothing
 wrong "exclude each other" "mv two ways" -d "$img" mv -x -n a b
 for size in "" x 1X -1 1.5G 10GG 99999999999999999999 9E 10Ki; do
-  wrong "is not a size" "size \"$size\"" -d "$img" resize x "$size"
+  wrong "is not a size" "size \"$size\"" -d "$img" resize -- x "$size"
 done
 
 [ ! -e "$img" ]; is $? 0 "no pool was made by any of it"

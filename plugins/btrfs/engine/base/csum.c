@@ -37,7 +37,7 @@ static const struct {
   [CSUM_CRC32C] = { "crc32c", 4 },
   [CSUM_XXHASH64] = { "xxhash", 8 },
   [CSUM_SHA256] = { "sha256", 32 },
-  [CSUM_BLAKE2B] = { "blake2", 32 },
+  [CSUM_BLAKE2B] = { "blake2b", 32 },
 };
 
 bool
@@ -71,7 +71,7 @@ csum_type_by_name (const char *name, enum csum_type *ret_type)
   /* Spellings that mkfs.btrfs takes too. */
   if (strcmp (name, "xxhash64") == 0)
     *ret_type = CSUM_XXHASH64;
-  else if (strcmp (name, "blake2b") == 0)
+  else if (strcmp (name, "blake2") == 0)
     *ret_type = CSUM_BLAKE2B;
   else
     return false;
