@@ -1,6 +1,7 @@
 if HAVE_CMOCKA
 BTREE_TESTS = \
 	tests/unit/btree-model \
+	tests/unit/btree-odd \
 	tests/unit/btree-threads
 check_PROGRAMS += $(BTREE_TESTS)
 TESTS += $(BTREE_TESTS)
@@ -9,6 +10,10 @@ tests_unit_btree_model_SOURCES = tests/unit/btree-model.c \
 	tests/unit/treelab.c tests/unit/treelab.h
 tests_unit_btree_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_btree_model_LDADD = $(TEST_LIBS)
+tests_unit_btree_odd_SOURCES = tests/unit/btree-odd.c \
+	tests/unit/treelab.c tests/unit/treelab.h
+tests_unit_btree_odd_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_btree_odd_LDADD = $(TEST_LIBS)
 tests_unit_btree_threads_SOURCES = tests/unit/btree-threads.c \
 	tests/unit/treelab.c tests/unit/treelab.h
 tests_unit_btree_threads_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -144,6 +144,8 @@ lab_alloc (struct tree_txn *txn, struct tree *t, unsigned level,
   (void) t;
   (void) level;
   (void) hint;
+  if (lab->fail_alloc > 0 && --lab->fail_alloc == 0)
+    return err_new (ERR_nospace_meta, "as the test wants it");
   if (lab->nr_free > 0)
     i = lab->free_list[--lab->nr_free];
   else if (lab->next < lab->opts.blocks)
@@ -304,16 +306,22 @@ lab_drop_cache (struct lab *lab)
           "block_cache_new");
 }
 
-struct tree *
-lab_reopen_tree (struct lab *lab, struct tree *t)
+static struct tree_expect
+expect_root (const struct tree *t)
 {
-  const struct tree_expect expect = {
+  return (struct tree_expect) {
     .bytenr = t->root->bytenr,
     .generation = tb_generation (t->root->data),
     .owner = t->id,
     .level = tb_level (t->root->data),
     .has_level = true,
   };
+}
+
+struct tree *
+lab_reopen_tree (struct lab *lab, struct tree *t)
+{
+  const struct tree_expect expect = expect_root (t);
   uint64_t id = t->id;
   bool shareable = t->shareable;
   struct tree *anew;
@@ -323,6 +331,35 @@ lab_reopen_tree (struct lab *lab, struct tree *t)
   lab_ok (tree_open (lab->cache, id, &expect, RANK_TREE_FS, shareable,
                      &anew), "tree_open");
   return anew;
+}
+
+void
+lab_save (struct lab *lab, struct tree *t, struct lab_state *s)
+{
+  size_t size = lab->opts.blocks * sizeof *lab->refs;
+
+  s->root = expect_root (t);
+  s->refs = malloc (size);
+  memcpy (s->refs, lab->refs, size);
+  s->nr_free = lab->nr_free;
+}
+
+struct tree *
+lab_roll_back (struct lab *lab, struct tree *t, struct lab_state *s)
+{
+  uint64_t id = t->id;
+  bool shareable = t->shareable;
+
+  memcpy (lab->refs, s->refs, lab->opts.blocks * sizeof *lab->refs);
+  free (s->refs);
+  lab->nr_free = s->nr_free;
+  lab->nr_pinned = 0;
+  lab->nr_aborts = 0;
+  tree_free (t);
+  block_drop_all (lab->cache, lab->txn.transid);
+  lab_ok (tree_open (lab->cache, id, &s->root, RANK_TREE_FS, shareable, &t),
+          "tree_open");
+  return t;
 }
 
 /* --- snapshots --- */

@@ -28,6 +28,8 @@ struct lab {
   uint32_t *pinned, nr_pinned; /* freed since the last commit */
   uint32_t next;               /* never used so far */
   unsigned nr_dirtied, nr_aborts;
+  unsigned fail_alloc;         /* the n-th allocation from now on fails; 0:
+                                  none */
 };
 
 /* All exit the program with a message on failure. */
@@ -40,6 +42,17 @@ extern void lab_commit (struct lab *);
  */
 extern uint32_t lab_switch (struct lab *);
 extern void lab_release (struct lab *, uint32_t pinned);
+/* What happened since the last commit did not; T is read anew from the root
+ * that it had then.
+ */
+struct lab_state {
+  struct tree_expect root;
+  uint32_t *refs;
+  uint32_t nr_free;
+};
+extern void lab_save (struct lab *, struct tree *t, struct lab_state *);
+extern struct tree *lab_roll_back (struct lab *, struct tree *t,
+                                   struct lab_state *);
 /* A new empty cache on the same volume. */
 extern void lab_drop_cache (struct lab *);
 /* Where copy MIRROR (1 or 2) of a block lies on the device. */

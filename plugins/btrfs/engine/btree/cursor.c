@@ -58,6 +58,33 @@ child_expect (const struct block *parent, uint32_t slot, uint64_t tree_id,
   };
 }
 
+/* All keys of B, the child at the slot of LEVEL, lie below the next pointer of
+ * the path.  Without this two nodes of a damaged tree could share children,
+ * and a walk would take them once for each way that leads there.
+ */
+static int
+check_upper_bound (const struct cursor *c, unsigned level,
+                   const struct block *b)
+{
+  char last_str[KEY_STR_MAX], next_str[KEY_STR_MAX];
+  const uint8_t *buf;
+  struct key last, next;
+
+  for (; level <= c->level; level++) {
+    buf = c->path[level]->data;
+    if (c->slot[level] + 1 < tb_nritems (buf))
+      break;
+  }
+  if (level > c->level)
+    return 0;
+  next = key_from_disk (&tb_ptr_c (buf, c->slot[level] + 1)->key);
+  last = tb_key (b->data, tb_nritems (b->data) - 1);
+  if (key_cmp (last, next) < 0)
+    return 0;
+  return err_new (ERR_block_parent, "last key is %s, expected below %s",
+                  key_str (last, last_str), key_str (next, next_str));
+}
+
 int
 cursor_read_child (struct cursor *c, unsigned level)
 {
@@ -68,6 +95,11 @@ cursor_read_child (struct cursor *c, unsigned level)
 
   child_expect (c->path[level], c->slot[level], c->tree_id, &expect);
   r = block_read (c->cache, &expect, &b);
+  if (r == 0) {
+    r = check_upper_bound (c, level, b);
+    if (r < 0)
+      block_put (b);
+  }
   if (r < 0)
     return err_note (r, "tree %s, block %" PRIu64 " level %u, wanted by "
                      "block %" PRIu64 " slot %" PRIu32 " key %s",
