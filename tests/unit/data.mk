@@ -1,7 +1,8 @@
 if HAVE_CMOCKA
 DATA_TESTS = \
 	tests/unit/data-cache \
-	tests/unit/data-decompress
+	tests/unit/data-decompress \
+	tests/unit/data-model
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
 
@@ -12,4 +13,7 @@ tests_unit_data_decompress_SOURCES = tests/unit/data-decompress.c
 tests_unit_data_decompress_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_decompress_LDADD = $(TEST_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) \
 	$(LZO_LIBS)
+tests_unit_data_model_SOURCES = tests/unit/data-model.c
+tests_unit_data_model_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_model_LDADD = $(TEST_LIBS)
 endif
