@@ -3,10 +3,10 @@
  * Without arguments: a TAP test over several kinds of pool.  With arguments,
  * for tests that add a judge:
  *
- *   data-model IMAGE SEED OPERATIONS [nocow] [EXPECT-DIR]
+ *   data-model IMAGE SEED OPERATIONS [nocow] [EXPECT-DIR [FILE]...]
  *
- * works on a pool that exists, in files f0 .. f3, and stores what each must
- * hold as EXPECT-DIR/fN.
+ * works on a pool that exists, in files f0 .. f3 or those that are named (of
+ * at most MAX_SIZE bytes), and stores what each must hold as EXPECT-DIR/N.
  */
 #include <config.h>
 
@@ -21,10 +21,11 @@
 #include <btrnbd/engine.h>
 
 #define FILES 4
-#define MAX_SIZE (6 * 1024 * 1024)
+#define MAX_SIZE (16 * 1024 * 1024)
 
 struct file {
-  char name[8];
+  char name[256];
+  bool known;                  /* what it holds */
   uint8_t *want;
   uint64_t size;
   struct btrnbd_file *f;
@@ -73,6 +74,12 @@ open_all (struct model *m)
       r = btrnbd_file_open (m->pool, f->name, 0, &f->f);
     }
     check (r, "open file");
+    if (!f->known) {
+      f->size = btrnbd_file_size (f->f);
+      assert_true (f->size <= MAX_SIZE);
+      check (btrnbd_pread (f->f, f->want, f->size, 0), "first read");
+      f->known = true;
+    }
     assert_int_equal (btrnbd_file_size (f->f), f->size);
   }
 }
@@ -150,7 +157,7 @@ one_operation (struct model *m)
   const unsigned what = rnd (m, 100);
 
   if (what < 4 || f->size == 0) {
-    uint64_t size = rnd (m, 3) == 0 ? rnd (m, 9000) : rnd (m, MAX_SIZE);
+    uint64_t size = rnd (m, 3) == 0 ? rnd (m, 9000) : rnd (m, 6000000);
 
     set_size (f, rnd (m, 2) ? size & ~UINT64_C (4095) : size);
     return;
@@ -196,7 +203,7 @@ one_operation (struct model *m)
 
 static void
 run_model (const char *image, uint64_t seed, unsigned operations, bool nocow,
-           const char *expect)
+           const char *expect, char **names)
 {
   struct model m = { .image = image, .seed = seed, .nocow = nocow };
   unsigned i;
@@ -204,6 +211,8 @@ run_model (const char *image, uint64_t seed, unsigned operations, bool nocow,
   m.buf = malloc (MAX_SIZE);
   for (i = 0; i < FILES; ++i) {
     snprintf (m.file[i].name, sizeof m.file[i].name, "f%u", i);
+    if (names != NULL && *names != NULL)
+      snprintf (m.file[i].name, sizeof m.file[i].name, "%s", *names++);
     m.file[i].want = calloc (1, MAX_SIZE);
   }
   open_all (&m);
@@ -226,7 +235,7 @@ run_model (const char *image, uint64_t seed, unsigned operations, bool nocow,
       char path[4096];
       FILE *fp;
 
-      snprintf (path, sizeof path, "%s/%s", expect, m.file[i].name);
+      snprintf (path, sizeof path, "%s/%u", expect, i);
       fp = fopen (path, "w");
       assert_non_null (fp);
       assert_int_equal (fwrite (m.file[i].want, 1, m.file[i].size, fp),
@@ -257,7 +266,7 @@ on_pool (const struct btrnbd_mkfs_opts *opts, uint64_t seed, bool nocow)
   char path[4096], cmd[8192];
 
   fresh_pool (path, opts);
-  run_model (path, seed, 1500, nocow, NULL);
+  run_model (path, seed, 1500, nocow, NULL, NULL);
   snprintf (cmd, sizeof cmd, "btrfs check -q --force %s >/dev/null 2>&1 "
             "|| [ $? -eq 127 ]", path);
   assert_int_equal (system (cmd), 0);
@@ -318,7 +327,8 @@ main (int argc, char **argv)
     const bool nocow = argc >= 5 && strcmp (argv[4], "nocow") == 0;
 
     run_model (argv[1], strtoull (argv[2], NULL, 0), atoi (argv[3]), nocow,
-               argc >= 5 + nocow ? argv[4 + nocow] : NULL);
+               argc >= 5 + nocow ? argv[4 + nocow] : NULL,
+               argc >= 6 + nocow ? argv + 5 + nocow : NULL);
     return 0;
   }
   return cmocka_run_group_tests (tests, NULL, NULL);
