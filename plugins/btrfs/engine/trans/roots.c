@@ -200,7 +200,7 @@ parse_item (struct root *root, const void *data, uint32_t size)
 
 /* The root item of the tree ID with the highest offset. */
 static int
-read_item (struct roots *rs, uint64_t id, struct root *root)
+read_item (struct roots *rs, uint64_t id, struct root *root, bool dead_ok)
 {
   struct tree *tree = rs->root_root->tree;
   CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
@@ -224,15 +224,15 @@ read_item (struct roots *rs, uint64_t id, struct root *root)
   rwlock_unlock (&tree->lock);
   if (r < 0)
     return r;
-  if (is_subvol_id (id) && id != BTRFS_DATA_RELOC_TREE &&
+  if (!dead_ok && is_subvol_id (id) && id != BTRFS_DATA_RELOC_TREE &&
       le32_get (root->item.refs) == 0)
     return err_new (ERR_subvol_missing, "subvolume %s is deleted",
                     tree_str (id, name));
   return 0;
 }
 
-int
-roots_get (struct roots *rs, uint64_t id, struct root **ret)
+static int
+get (struct roots *rs, uint64_t id, bool dead_ok, struct root **ret)
 {
   struct root_priv *p;
   int r;
@@ -250,7 +250,7 @@ roots_get (struct roots *rs, uint64_t id, struct root **ret)
   if (p == NULL)
     return err_new (ERR_nomem, "root of a tree");
   p->root.id = id;
-  r = read_item (rs, id, &p->root);
+  r = read_item (rs, id, &p->root, dead_ok);
   if (r == 0)
     r = open_root (rs, p, le64_get (p->root.item.bytenr),
                    le64_get (p->root.item.generation), p->root.item.level);
@@ -259,6 +259,40 @@ roots_get (struct roots *rs, uint64_t id, struct root **ret)
     return r;
   }
   publish (rs, p, ret);
+  return 0;
+}
+
+int
+roots_get (struct roots *rs, uint64_t id, struct root **ret)
+{
+  return get (rs, id, false, ret);
+}
+
+int
+roots_get_dead (struct roots *rs, uint64_t id, struct root **ret)
+{
+  return get (rs, id, true, ret);
+}
+
+int
+roots_delete (struct roots *rs, struct txn *txn, struct root *root)
+{
+  struct tree *rt = rs->root_root->tree;
+  struct root_priv *p = root->priv;
+  int r;
+
+  rwlock_wrlock (&rt->lock);
+  r = tree_delete (&txn->tree, rt, root->key);
+  rwlock_unlock (&rt->lock);
+  if (r < 0)
+    return r;
+  SCOPED_LOCK (&rs->lock);
+  if (p->listed)
+    TAILQ_REMOVE (&rs->dirty, p, dirty_entry);
+  p->listed = false;
+  if (!p->gone)
+    RB_REMOVE (roots_tree, &rs->by_id, p);
+  p->gone = true;
   return 0;
 }
 
@@ -274,7 +308,7 @@ roots_put (struct roots *rs, struct root *root)
   assert (p->refs > 0);
   if (--p->refs > 0 || p->listed || !is_subvol_id (root->id))
     p = NULL;
-  else
+  else if (!p->gone)
     RB_REMOVE (roots_tree, &rs->by_id, p);
   mutex_unlock (&rs->lock);
   if (p)

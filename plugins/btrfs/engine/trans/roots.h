@@ -53,6 +53,12 @@ extern int roots_open_root_tree (struct roots *, const struct btrfs_super *);
  */
 extern int roots_get (struct roots *, uint64_t id, struct root **ret);
 extern void roots_put (struct roots *, struct root *); /* accepts NULL */
+/* The same for a subvolume whose refs are 0, while it is being dropped. */
+extern int roots_get_dead (struct roots *, uint64_t id, struct root **ret);
+/* ROOT's blocks are gone: delete its item.  It is not found any more, nor
+ * written; references to it stay good.
+ */
+extern int roots_delete (struct roots *, struct txn *, struct root *);
 /* Trees of the pool that must exist for writing; NULL when absent or not
  * opened.  No reference is taken.
  */

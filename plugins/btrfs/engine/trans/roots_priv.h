@@ -12,6 +12,7 @@ struct root_priv {
   /* Protected by roots->lock. */
   unsigned refs;
   bool listed;                 /* on the dirty list */
+  bool gone;                   /* deleted: not in by_id */
   TAILQ_ENTRY (root_priv) dirty_entry;
   /* Of trees of the pool: last commit; the one being written. */
   struct block *committed, *captured;
