@@ -47,7 +47,7 @@ new_item (struct txn *txn, struct inode *dir, const struct inode_new *new)
   item.nbytes = le64_make (size);
   item.uid = le32_make (new->uid);
   item.gid = le32_make (new->gid);
-  item.rdev = le64_make (new->rdev);
+  item.rdev = le64_make (rdev_to_disk (new->rdev));
   item.flags = le64_make (flags);
   return item;
 }

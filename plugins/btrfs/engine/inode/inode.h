@@ -30,7 +30,8 @@ struct inode {
                                   grows as write-out completes */
   uint64_t nbytes;             /* allocated, see the format notes */
   uint64_t flags;              /* BTRFS_INODE_* */
-  uint64_t rdev, generation, transid, sequence;
+  uint64_t rdev;               /* as makedev makes it */
+  uint64_t generation, transid, sequence;
   struct timespec atime, ctime, mtime, otime;
 
   struct file_data *data;      /* data/'s state, or NULL; made by data/ */

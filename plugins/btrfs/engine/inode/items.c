@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "inode/priv.h"
 
@@ -23,6 +24,21 @@ time_from_disk (const struct btrfs_timespec *t)
     .tv_nsec = MIN (nsec, UINT32_C (999999999)) };
 }
 
+/* On disk a device number is what Linux has inside: 20 bits of minor. */
+#define MINOR_BITS 20
+
+static uint64_t
+rdev_from_disk (uint64_t v)
+{
+  return makedev (v >> MINOR_BITS, v & ((UINT64_C (1) << MINOR_BITS) - 1));
+}
+
+uint64_t
+rdev_to_disk (uint64_t dev)
+{
+  return (uint64_t) major (dev) << MINOR_BITS | minor (dev);
+}
+
 void
 inode_decode (struct inode *in, const struct btrfs_inode_item *item)
 {
@@ -33,7 +49,7 @@ inode_decode (struct inode *in, const struct btrfs_inode_item *item)
   in->size = in->disk_size = le64_get (item->size);
   in->nbytes = le64_get (item->nbytes);
   in->flags = le64_get (item->flags);
-  in->rdev = le64_get (item->rdev);
+  in->rdev = rdev_from_disk (le64_get (item->rdev));
   in->generation = le64_get (item->generation);
   in->transid = le64_get (item->transid);
   in->sequence = le64_get (item->sequence);
@@ -54,7 +70,7 @@ encode (const struct inode *in, struct btrfs_inode_item *item)
   item->size = le64_make (S_ISREG (in->mode) ? in->disk_size : in->size);
   item->nbytes = le64_make (in->nbytes);
   item->flags = le64_make (in->flags);
-  item->rdev = le64_make (in->rdev);
+  item->rdev = le64_make (rdev_to_disk (in->rdev));
   item->generation = le64_make (in->generation);
   item->transid = le64_make (in->transid);
   item->sequence = le64_make (in->sequence);

@@ -9,7 +9,6 @@
 
 #include <sys/stat.h>
 
-#include "base/log.h"
 #include "inode/priv.h"
 
 /* Items deleted in one transaction. */
@@ -27,14 +26,21 @@ orphan_add (struct txn *txn, struct root *root, uint64_t ino)
   return tree_insert_data (&txn->tree, root->tree, orphan_key (ino), NULL, 0);
 }
 
-/* Tree lock exclusive. */
+/* Tree lock exclusive.  Without an ORPHAN item there is nothing to do:
+ * somebody else was faster.
+ */
 static int
 delete_some (struct txn *txn, struct root *root, uint64_t ino, bool *ret_done)
 {
+  uint32_t size;
   uint64_t n;
+  bool found;
   int r;
 
-  *ret_done = false;
+  r = tree_get (root->tree, orphan_key (ino), NULL, 0, &size, &found);
+  *ret_done = r == 0 && !found;
+  if (r < 0 || !found)
+    return r;
   r = tree_delete_range (&txn->tree, root->tree,
                          KEY (ino, BTRFS_INODE_ITEM + 1, 0),
                          KEY (ino, UINT8_MAX, UINT64_MAX), DELETE_BATCH, &n);
@@ -129,13 +135,17 @@ static int
 drop_item (struct inodes *ii, struct root *root, uint64_t ino)
 {
   struct txn *txn;
+  uint32_t size;
+  bool found;
   int r;
 
   r = txn_begin_to_free (ii->env.trans, 1, &txn);
   if (r < 0)
     return r;
   rwlock_wrlock (&root->tree->lock);
-  r = tree_delete (&txn->tree, root->tree, orphan_key (ino));
+  r = tree_get (root->tree, orphan_key (ino), NULL, 0, &size, &found);
+  if (r == 0 && found)
+    r = tree_delete (&txn->tree, root->tree, orphan_key (ino));
   rwlock_unlock (&root->tree->lock);
   return txn_leave (txn, r, true);
 }
@@ -144,7 +154,6 @@ static int
 clean_one (struct inodes *ii, struct root *root, uint64_t ino)
 {
   struct inode *in;
-  bool left;
   int r;
 
   r = inode_get (ii, root->id, ino, &in);
@@ -154,16 +163,9 @@ clean_one (struct inodes *ii, struct root *root, uint64_t ino)
   }
   if (r < 0)
     return r;
-  if (in->nlink > 0) {
+  if (in->nlink > 0)
     r = drop_item (ii, root, ino);
-    inode_put (in);
-    return r;
-  }
-  inode_put (in);               /* deletes it */
-  r = has_orphan (root, ino, &left);
-  if (r == 0 && left)
-    log_warning ("subvolume %llu: inode %llu stays an orphan",
-                 (unsigned long long) root->id, (unsigned long long) ino);
+  inode_put (in);               /* deletes it, unless it is in use again */
   return r;
 }
 

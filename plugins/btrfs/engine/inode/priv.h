@@ -59,6 +59,7 @@ extern void inode_set_unlinked (struct inode *);
 extern int orphan_delete (struct inode *);
 extern int orphan_add (struct txn *, struct root *, uint64_t ino);
 
+extern uint64_t rdev_to_disk (uint64_t dev);
 extern void inode_decode (struct inode *, const struct btrfs_inode_item *);
 /* As inode_write_item, the tree lock already held exclusively. */
 extern int inode_write_locked (struct txn *, struct inode *);
