@@ -1,2 +1,9 @@
 libengine_la_SOURCES += \
-	$(ENGINE)/subvol/subvol.h
+	$(ENGINE)/subvol/create.c \
+	$(ENGINE)/subvol/delete.c \
+	$(ENGINE)/subvol/drop.c \
+	$(ENGINE)/subvol/list.c \
+	$(ENGINE)/subvol/priv.h \
+	$(ENGINE)/subvol/subvol.h \
+	$(ENGINE)/subvol/subvols.c \
+	$(ENGINE)/subvol/uuid.c

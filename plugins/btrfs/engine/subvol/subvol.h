@@ -68,6 +68,12 @@ extern int subvols_drop_dead (struct subvols *, bool (*stop) (void *opaque),
                               void *opaque);
 extern bool subvols_have_dead (struct subvols *);
 
+/* Delete the inodes that were open without a name when the pool was last left
+ * by a crash, in every subvolume that may be written.  STOP as above.
+ */
+extern int subvols_clean_orphans (struct subvols *,
+                                  bool (*stop) (void *opaque), void *opaque);
+
 /* --- listing --- */
 
 struct subvol_info {

@@ -1,0 +1,210 @@
+/* subvol: making one, with what a volume needs in it. */
+#include <config.h>
+
+#include <sys/stat.h>
+
+#include "subvol/priv.h"
+
+#define TOP BTRFS_FIRST_FREE_OBJECTID
+/* Items in the new tree (6), the parent (4), the root tree (3), uuid. */
+#define CREATE_ITEMS 18
+
+struct creation {
+  struct subvols *ss;
+  struct inode *dir;
+  struct name name;
+  const struct subvol_new *new;
+  uint64_t id, index;
+  struct root *root;           /* the new one, referenced */
+};
+
+static int
+check_new (struct creation *c)
+{
+  const struct format_info *fi = block_cache_format (c->ss->env.cache);
+  const struct subvol_new *new = c->new;
+  const size_t item = tb_max_item_size (fi->nodesize);
+  int r;
+
+  r = name_check (c->name);
+  if (r == 0 && new->file != NULL)
+    r = name_check (NAME (new->file, strlen (new->file)));
+  if (r < 0)
+    return r;
+  if (new->file_size > INT64_MAX - fi->sectorsize)
+    return err_new (ERR_file_big, "%llu bytes",
+                    (unsigned long long) new->file_size);
+  if (new->xattr != NULL &&
+      (new->value_len > UINT16_MAX || strlen (new->xattr) > BTRFS_NAME_MAX ||
+       sizeof (struct btrfs_dir_item) + strlen (new->xattr) +
+       new->value_len > item))
+    return err_new (ERR_xattr_big, "%zu bytes", new->value_len);
+  return 0;
+}
+
+/* The top directory of the new tree. */
+static int
+add_top (struct txn *txn, struct creation *c)
+{
+  const struct subvol_new *new = c->new;
+  const size_t len = new->file == NULL ? 0 : strlen (new->file);
+  struct btrfs_inode_item item =
+    inode_item_make (txn, S_IFDIR | (new->mode & 07777), 2 * len);
+  int r;
+
+  item.uid = le32_make (new->uid);
+  item.gid = le32_make (new->gid);
+  r = inode_item_insert (txn, c->root, TOP, &item);
+  if (r == 0)
+    r = iref_add (txn, c->root, TOP, TOP, NAME ("..", 2), 0, IREF_ITEM);
+  if (r == 0 && new->xattr != NULL)
+    r = xattr_put (txn, c->root, TOP,
+                   NAME (new->xattr, strlen (new->xattr)), new->value,
+                   new->value_len);
+  return r;
+}
+
+/* Without NO_HOLES every byte below the size needs an item. */
+static int
+add_hole (struct txn *txn, struct creation *c, uint64_t ino)
+{
+  const struct format_info *fi = block_cache_format (c->ss->env.cache);
+  const uint64_t len = round_up (c->new->file_size, fi->sectorsize);
+  const struct btrfs_file_extent fe = {
+    .generation = le64_make (txn->tree.transid),
+    .ram_bytes = le64_make (len),
+    .type = BTRFS_FILE_EXTENT_REG,
+    .num_bytes = le64_make (len),
+  };
+
+  if (len == 0 || (fi->incompat & BTRFS_INCOMPAT_NO_HOLES))
+    return 0;
+  return tree_insert_data (&txn->tree, c->root->tree,
+                           KEY (ino, BTRFS_EXTENT_DATA, 0), &fe, sizeof fe);
+}
+
+static int
+add_file (struct txn *txn, struct creation *c)
+{
+  const struct subvol_new *new = c->new;
+  const struct name name = NAME (new->file, strlen (new->file));
+  const uint64_t ino = TOP + 1;
+  const struct dirent_loc loc = {
+    .location = KEY (ino, BTRFS_INODE_ITEM, 0), .type = BTRFS_FT_REG_FILE,
+  };
+  struct btrfs_inode_item item =
+    inode_item_make (txn, S_IFREG | (new->file_mode & 07777),
+                     new->file_size);
+  uint64_t flags = new->file_flags;
+  int r;
+
+  if (flags & BTRFS_INODE_NODATACOW)
+    flags |= BTRFS_INODE_NODATASUM;
+  item.flags = le64_make (flags);
+  item.uid = le32_make (new->uid);
+  item.gid = le32_make (new->gid);
+  r = inode_item_insert (txn, c->root, ino, &item);
+  if (r == 0)
+    r = iref_add (txn, c->root, ino, TOP, name, 2, IREF_ITEM);
+  if (r == 0)
+    r = add_hole (txn, c, ino);
+  if (r == 0)
+    r = dir_add (txn, c->root, TOP, name, 2, &loc);
+  return r;
+}
+
+static int
+fill_tree (struct txn *txn, struct creation *c)
+{
+  int r;
+
+  rwlock_wrlock (&c->root->tree->lock);
+  r = add_top (txn, c);
+  if (r == 0 && c->new->file != NULL)
+    r = add_file (txn, c);
+  rwlock_unlock (&c->root->tree->lock);
+  return r;
+}
+
+static int
+add_entry (struct txn *txn, struct creation *c)
+{
+  struct inode *dir = c->dir;
+  const struct dirent_loc loc = {
+    .location = KEY (c->id, BTRFS_ROOT_ITEM, UINT64_MAX),
+    .type = BTRFS_FT_DIR,
+  };
+  const struct sref ref = {
+    .parent_root = dir->root->id, .subvol = c->id, .dir = dir->ino,
+    .name = c->name,
+  };
+  int r;
+
+  rwlock_wrlock (&dir->root->tree->lock);
+  r = dir_add (txn, dir->root, dir->ino, c->name, c->index, &loc);
+  if (r == 0)
+    r = inode_dir_changed (txn, dir, c->index, c->name.len);
+  rwlock_unlock (&dir->root->tree->lock);
+  return r < 0 ? r : sref_add (c->ss->env.roots, txn, &ref, c->index);
+}
+
+/* dir->lock held: the answer stays true. */
+static int
+check_dir (struct creation *c)
+{
+  struct inode *dir = c->dir;
+  int r;
+
+  r = inode_check_dir (dir);
+  if (r < 0)
+    return r;
+  rwlock_rdlock (&dir->root->tree->lock);
+  r = dir_room (dir->root, dir->ino, c->name);
+  if (r == 0)
+    r = inode_next_index (dir, &c->index);
+  rwlock_unlock (&dir->root->tree->lock);
+  return r;
+}
+
+static int
+create_locked (struct creation *c)
+{
+  struct roots *roots = c->ss->env.roots;
+  struct txn *txn;
+  int r;
+
+  r = check_dir (c);
+  if (r < 0)
+    return r;
+  r = txn_begin (c->ss->env.trans, CREATE_ITEMS, &txn);
+  if (r < 0)
+    return r;
+  r = roots_new_id (roots, txn, &c->id);
+  if (r == 0)
+    r = roots_create (roots, txn, c->id, true, &c->root);
+  if (r == 0)
+    r = fill_tree (txn, c);
+  if (r == 0)
+    r = add_entry (txn, c);
+  return txn_leave (txn, r, true);
+}
+
+int
+subvol_create (struct subvols *ss, struct inode *dir, const char *s,
+               size_t len, const struct subvol_new *new, uint64_t *ret_id)
+{
+  struct creation c = {
+    .ss = ss, .dir = dir, .name = NAME (s, len), .new = new,
+  };
+  int r;
+
+  r = check_new (&c);
+  if (r < 0)
+    return r;
+  SCOPED_LOCK (&dir->lock);
+  r = create_locked (&c);
+  roots_put (ss->env.roots, c.root);
+  if (r == 0 && ret_id != NULL)
+    *ret_id = c.id;
+  return r;
+}

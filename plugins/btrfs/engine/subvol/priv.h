@@ -1,0 +1,41 @@
+/* subvol: what the files of this room share. */
+#ifndef BTRNBD_SUBVOL_PRIV_H
+#define BTRNBD_SUBVOL_PRIV_H
+
+#include "base/containers.h"
+#include "inode/items.h"
+#include "subvol/subvol.h"
+
+/* Tree blocks looked at in one transaction of a drop. */
+#define DROP_BATCH 512
+
+struct dead {
+  STAILQ_ENTRY (dead) entry;
+  uint64_t id;
+};
+STAILQ_HEAD (dead_list, dead);
+
+struct subvols {
+  struct subvols_env env;
+
+  struct mutex lock;           /* RANK_SUBVOLS; protects all below */
+  struct dead_list dead;
+  bool dropping;
+};
+
+/* Queue a deleted subvolume. */
+extern int subvols_add_dead (struct subvols *, uint64_t id);
+
+/* Free what the deleted subvolume ID occupies (drop.c); *ret_done false when
+ * STOP said so.
+ */
+extern int drop_run (struct subvols *, uint64_t id,
+                     bool (*stop) (void *opaque), void *opaque,
+                     bool *ret_done);
+
+/* Entries of the uuid tree, if the pool has one: KIND is a key type. */
+extern int uuid_del (struct roots *, struct txn *,
+                     const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind,
+                     uint64_t id);
+
+#endif /* BTRNBD_SUBVOL_PRIV_H */

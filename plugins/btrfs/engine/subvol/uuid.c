@@ -1,0 +1,78 @@
+/* subvol: the uuid tree, an index of subvolumes by uuid.
+ *
+ * The key is the uuid itself, as two little-endian halves around the type;
+ * the item is a list of subvolume ids.  A pool may have no such tree.
+ */
+#include <config.h>
+
+#include "subvol/priv.h"
+
+static struct key
+uuid_key (const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind)
+{
+  le64 half[2];
+
+  memcpy (half, uuid, sizeof half);
+  return KEY (le64_get (half[0]), kind, le64_get (half[1]));
+}
+
+/* Tree lock exclusive.  An entry that is not there is no error: Linux leaves
+ * some out when an item is full.
+ */
+static int
+del_locked (struct txn *txn, struct tree *tree, struct key key, uint64_t id)
+{
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  uint32_t size, at;
+  uint8_t *data;
+  bool exact;
+  int r;
+
+  r = tree_find (tree, key, &cur, &exact);
+  if (r < 0 || !exact)
+    return r;
+  size = cursor_size (&cur);
+  data = (uint8_t *) cursor_data (&cur);
+  for (at = 0; size - at >= sizeof (le64); at += sizeof (le64)) {
+    le64 v;
+
+    memcpy (&v, data + at, sizeof v);
+    if (le64_get (v) == id)
+      break;
+  }
+  if (size - at < sizeof (le64))
+    return 0;
+  cursor_done (&cur);
+  r = tree_find_rw (&txn->tree, tree, key, &cur);
+  if (r < 0)
+    return r;
+  if (size == sizeof (le64))
+    return cursor_delete (&txn->tree, &cur, 1);
+  data = cursor_data_rw (&cur);
+  memmove (data + at, data + at + sizeof (le64), size - at - sizeof (le64));
+  return cursor_resize (&txn->tree, &cur, size - sizeof (le64));
+}
+
+int
+uuid_del (struct roots *roots, struct txn *txn,
+          const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
+{
+  static const uint8_t none[BTRFS_UUID_SIZE];
+  struct root *root = NULL;
+  int r;
+
+  if (memcmp (uuid, none, sizeof none) == 0)
+    return 0;
+  r = roots_get (roots, BTRFS_UUID_TREE, &root);
+  if (r == -ERR_subvol_missing) {
+    err_clear ();
+    return 0;
+  }
+  if (r < 0)
+    return r;
+  rwlock_wrlock (&root->tree->lock);
+  r = del_locked (txn, root->tree, uuid_key (uuid, kind), id);
+  rwlock_unlock (&root->tree->lock);
+  roots_put (roots, root);
+  return r;
+}
