@@ -1,1 +1,19 @@
-# tests/unit/inode.mk
+if HAVE_CMOCKA
+INODE_TESTS = \
+	tests/unit/inode-items \
+	tests/unit/inode-names \
+	tests/unit/inode-subvol
+check_PROGRAMS += $(INODE_TESTS)
+TESTS += $(INODE_TESTS)
+
+tests_unit_inode_items_SOURCES = tests/unit/inode-items.c
+tests_unit_inode_items_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_inode_items_LDADD = $(TEST_LIBS)
+tests_unit_inode_names_SOURCES = tests/unit/inode-names.c
+tests_unit_inode_names_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_inode_names_LDADD = $(TEST_LIBS)
+tests_unit_inode_subvol_SOURCES = tests/unit/inode-subvol.c
+tests_unit_inode_subvol_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_inode_subvol_LDADD = $(TEST_LIBS)
+endif
+EXTRA_DIST += tests/unit/inode_help.h

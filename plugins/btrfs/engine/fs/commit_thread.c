@@ -57,31 +57,15 @@ clean (struct fs *fs)
     err_clear ();
 }
 
-static int
-clean_subvol (void *opaque, const struct subvol_info *info)
-{
-  struct fs *fs = opaque;
-  struct root *root;
-
-  if (stopping (fs))
-    return 1;
-  if (roots_get (fs->roots, info->id, &root) < 0)
-    return 0;
-  if (inodes_clean_orphans (fs->inodes, root) < 0)
-    err_clear ();
-  roots_put (fs->roots, root);
-  return 0;
-}
-
 /* Unlinked inodes that a crash has left, in all subvolumes. */
 static void
 clean_orphans (struct fs *fs)
 {
-  struct subvol_info top = { .id = BTRFS_FS_TREE };
+  int r = subvols_clean_orphans (fs->subvols, stopping, fs);
 
-  clean_subvol (fs, &top);
-  if (subvols_list (fs->subvols, clean_subvol, fs) < 0)
-    err_clear ();
+  if (r < 0)
+    log_warning ("deleting what a crash left: %s", err_text (r));
+  err_clear ();
 }
 
 static void *
