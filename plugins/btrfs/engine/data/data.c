@@ -305,6 +305,21 @@ tell_lost (struct file_data *f, int r)
                   f->inode->root->id, f->inode->ino);
 }
 
+uint64_t
+data_failures (struct data *d, struct inode *inode)
+{
+  struct file_data *f = __atomic_load_n (&inode->data, __ATOMIC_ACQUIRE);
+  uint64_t n;
+
+  (void) d;
+  if (f == NULL)
+    return 0;
+  mutex_lock (&f->dirty_lock);
+  n = f->lost_seq;
+  mutex_unlock (&f->dirty_lock);
+  return n;
+}
+
 int
 data_write_out (struct data *d, struct inode *inode, uint64_t offset,
                 uint64_t len)

@@ -68,6 +68,11 @@ extern int data_set_size (struct data *, struct inode *, uint64_t size);
 extern int data_write_out (struct data *, struct inode *, uint64_t offset,
                            uint64_t len);
 extern int data_write_out_all (struct data *);
+/* Failures of write-out of this file so far.  Whoever remembers the number
+ * it saw learns of each failure at its next look, after data_write_out,
+ * whoever caused or met it.
+ */
+extern uint64_t data_failures (struct data *, struct inode *);
 
 enum data_extent_kind { DATA_EXTENT_HOLE, DATA_EXTENT_PREALLOC,
                         DATA_EXTENT_DATA };

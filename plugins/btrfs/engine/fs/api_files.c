@@ -65,7 +65,6 @@ open_inode_get (struct btrnbd_pool *p, struct inode **inode,
     o = calloc (1, sizeof *o);
     if (o == NULL)
       return err_new (ERR_nomem, "open file");
-    mutex_init (&o->lock, RANK_FLUSH);
     o->inode = take (*inode);
     RB_INSERT (open_inodes, &p->open, o);
   }
@@ -111,9 +110,7 @@ open_file (struct btrnbd_pool *p, struct inode *inode, bool volume,
   f->inode = f->open->inode;
   f->read_only = (flags & BTRNBD_OPEN_RDONLY) != 0 || p->fs->read_only ||
     api_root_read_only (f->inode->root);
-  mutex_lock (&f->open->lock);
-  f->failures_seen = f->open->failures;
-  mutex_unlock (&f->open->lock);
+  f->failures_seen = data_failures (p->fs->data, f->inode);
   *ret = f;
   return 0;
 }
@@ -164,7 +161,6 @@ btrnbd_file_close (struct btrnbd_file *f)
   mutex_unlock (&p->open_lock);
   if (last != NULL) {
     inode_put (last->inode);
-    mutex_done (&last->lock);
     free (last);
   }
   free (f->description);
@@ -192,24 +188,21 @@ btrnbd_file_description (struct btrnbd_file *f)
 
 /* --- durability --- */
 
-/* Count a failed write-out, or learn of one that another handle met. */
+/* R is what write-out said.  It tells a failure of the background once, but
+ * every handle that was open has to learn of it.
+ */
 static int
 note_failures (struct btrnbd_file *f, int r)
 {
-  struct open_inode *o = f->open;
-  int last;
+  uint64_t now = data_failures (f->pool->fs->data, f->inode);
+  uint64_t seen;
 
-  mutex_lock (&o->lock);
-  if (r < 0) {
-    o->failures++;
-    o->last_failure = r;
-  }
-  last = f->failures_seen == o->failures ? 0 : o->last_failure;
-  f->failures_seen = o->failures;
-  mutex_unlock (&o->lock);
-  if (r < 0 || last == 0)
+  seen = __atomic_exchange_n (&f->failures_seen, now, __ATOMIC_ACQ_REL);
+  if (r < 0 || seen == now)
     return r;
-  return err_new (ERR_write_lost, "%s", btrnbd_error_text (last));
+  return err_new (ERR_write_lost, "tree %llu inode %llu",
+                  (unsigned long long) f->inode->root->id,
+                  (unsigned long long) f->inode->ino);
 }
 
 static int
@@ -229,7 +222,7 @@ flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
   in_place = f->inode->flags & BTRFS_INODE_NODATACOW;
   mutex_unlock (&f->inode->lock);
   if (transid > trans_committed_id (fs->trans))
-    return pool_commit_covering (f->pool, transid);
+    return trans_commit_of (fs->trans, transid);
   r = trans_check (fs->trans);
   if (r < 0)
     return r;

@@ -261,19 +261,6 @@ btrnbd_pool_sync (struct btrnbd_pool *p)
   return r < 0 ? r : fs_commit (p->fs);
 }
 
-int
-pool_commit_covering (struct btrnbd_pool *p, uint64_t transid)
-{
-  int r;
-
-  r = trans_check (p->fs->trans);
-  if (r < 0)
-    return r;
-  if (trans_committed_id (p->fs->trans) >= transid)
-    return 0;
-  return trans_commit (p->fs->trans, NULL);
-}
-
 /* Whoever finds no flush running leads the next one; those who come while it
  * runs need a later one, because theirs must start after their call.
  */

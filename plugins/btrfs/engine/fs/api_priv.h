@@ -21,10 +21,6 @@ struct open_inode {
   struct inode *inode;         /* referenced */
   RB_ENTRY (open_inode) entry;
   unsigned handles;            /* protected by pool->open_lock */
-
-  struct mutex lock;           /* RANK_FLUSH; protects all below */
-  uint64_t failures;           /* write-outs that lost something */
-  int last_failure;            /* code of the newest */
 };
 RB_HEAD (open_inodes, open_inode);
 
@@ -52,15 +48,13 @@ struct btrnbd_file {
   bool read_only;
   char *description;           /* or NULL */
 
-  uint64_t failures_seen;      /* protected by open->lock */
+  uint64_t failures_seen;      /* of write-out (atomic) */
 };
 
 /* --- api_pool.c --- */
 
 /* 0, or why nothing can be changed. */
 extern int pool_check_writable (struct btrnbd_pool *);
-/* The commit that covers generation TRANSID is durable afterwards. */
-extern int pool_commit_covering (struct btrnbd_pool *, uint64_t transid);
 /* A flush of all devices that starts after the call. */
 extern int pool_flush_devices (struct btrnbd_pool *);
 

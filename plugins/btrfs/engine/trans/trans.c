@@ -364,21 +364,13 @@ wanted (const struct trans *t)
   return t->running;
 }
 
-int
-trans_commit (struct trans *t, uint64_t *ret_transid)
+/* Wait for, or run, commits until TARGET is done; t->lock held. */
+static int
+commit_until (struct trans *t, uint64_t target)
 {
-  uint64_t target;
   int r;
 
-  if (t == NULL)
-    return err_new (ERR_readonly, "no transactions");
-  lock_assert_below (RANK_COMMIT);
-  assert (!trans_in_txn (t));
-
-  mutex_lock (&t->lock);
-  target = wanted (t);
-  if (ret_transid)
-    *ret_transid = target ? target : t->committed;
+  assert (mutex_is_mine (&t->lock));
   while (t->abort_err == 0 && t->committed < target) {
     if (t->phase != PHASE_NONE) {
       cond_wait (&t->cond, &t->lock);
@@ -388,11 +380,39 @@ trans_commit (struct trans *t, uint64_t *ret_transid)
     t->phase = PHASE_EARLY;
     mutex_unlock (&t->lock);
     r = commit_now (t, target);
+    mutex_lock (&t->lock);
     if (r < 0)
       return r;
-    mutex_lock (&t->lock);
   }
-  r = t->abort_err ? aborted_error (t) : 0;
-  mutex_unlock (&t->lock);
-  return r;
+  return t->abort_err ? aborted_error (t) : 0;
+}
+
+int
+trans_commit (struct trans *t, uint64_t *ret_transid)
+{
+  uint64_t target;
+
+  if (t == NULL)
+    return err_new (ERR_readonly, "no transactions");
+  lock_assert_below (RANK_COMMIT);
+  assert (!trans_in_txn (t));
+
+  SCOPED_LOCK (&t->lock);
+  target = wanted (t);
+  if (ret_transid)
+    *ret_transid = target ? target : t->committed;
+  return commit_until (t, target);
+}
+
+int
+trans_commit_of (struct trans *t, uint64_t transid)
+{
+  if (t == NULL)
+    return err_new (ERR_readonly, "no transactions");
+  lock_assert_below (RANK_COMMIT);
+  assert (!trans_in_txn (t));
+
+  SCOPED_LOCK (&t->lock);
+  /* A number from a disk can be anything. */
+  return commit_until (t, transid > t->running ? wanted (t) : transid);
 }

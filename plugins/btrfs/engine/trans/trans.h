@@ -112,6 +112,10 @@ extern bool txn_should_end (const struct txn *);
  * callers share commits.  Returns when durable.  *ret_transid may be NULL.
  */
 extern int trans_commit (struct trans *, uint64_t *ret_transid);
+/* The same for the transaction TRANSID and those before it only: what has
+ * been joined since is not waited for.
+ */
+extern int trans_commit_of (struct trans *, uint64_t transid);
 
 /* Something was changed since the last commit. */
 extern bool trans_is_dirty (struct trans *);
