@@ -35,8 +35,8 @@ struct block {
 extern int block_cache_new (struct volume *, size_t budget_bytes,
                             struct block_cache **ret);
 extern void block_cache_free (struct block_cache *); /* drops all */
-/* From now on prefetches run there; NULL (the default): in their caller.  The
- * pool must outlive the cache, or be taken away by NULL and drained.
+/* From now on prefetches run there; NULL (the default): in their caller.
+ * Waits for those under way: the old pool may go afterwards.
  */
 struct workers;
 extern void block_cache_set_workers (struct block_cache *, struct workers *);

@@ -413,6 +413,8 @@ block_cache_set_workers (struct block_cache *c, struct workers *workers)
   SCOPED_LOCK (&c->jobs_lock);
 
   c->workers = workers;
+  while (c->jobs > 0)
+    cond_wait (&c->jobs_done, &c->jobs_lock);
 }
 
 /* --- references --- */

@@ -414,15 +414,20 @@ static int
 open_workers (struct fs *fs)
 {
   unsigned n = fs->opts.workers;
+  int r;
 
   if (n == 0)
     n = MAX (1L, MIN (sysconf (_SC_NPROCESSORS_ONLN), 64L));
-  return workers_new ("btrnbd-work", n, &fs->workers);
+  r = workers_new ("btrnbd-work", n, &fs->workers);
+  if (r == 0)
+    block_cache_set_workers (fs->cache, fs->workers);
+  return r;
 }
 
 static void
 close_workers (struct fs *fs)
 {
+  block_cache_set_workers (fs->cache, NULL);
   workers_free (fs->workers);
   fs->workers = NULL;
 }

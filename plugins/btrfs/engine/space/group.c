@@ -571,12 +571,35 @@ unpin (struct space *sp, uint64_t start, uint64_t len)
   }
 }
 
+/* Tree blocks whose addresses become free now are of no use in the cache. */
+static void
+forget_blocks (struct space *sp)
+{
+  const uint32_t nodesize = block_cache_format (sp->cache)->nodesize;
+  uint64_t at, end;
+  struct block_group *bg;
+  bool data;
+  size_t i;
+
+  for (i = 0; i < sp->committing.n; i++) {
+    at = sp->committing.r[i].start;
+    end = at + sp->committing.r[i].len;
+    mutex_lock (&sp->lock);
+    bg = space_find (sp, at);
+    data = bg == NULL || bg->kind == SPACE_DATA;
+    mutex_unlock (&sp->lock);
+    for (; !data && at < end; at += nodesize)
+      block_forget (sp->cache, at);
+  }
+}
+
 void
 space_finish_commit (struct space *sp)
 {
   struct block_group *bg, *next;
   size_t i;
 
+  forget_blocks (sp);
   SCOPED_LOCK (&sp->lock);
   for (i = 0; i < sp->committing.n; i++) {
     unpin (sp, sp->committing.r[i].start, sp->committing.r[i].len);
