@@ -1,11 +1,11 @@
 if HAVE_CMOCKA
 DATA_TESTS = \
 	tests/unit/data-cache \
-	tests/unit/data-decompress
+	tests/unit/data-decompress \
+	tests/unit/data-model \
+	tests/unit/data-threads
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
-# Linked only when the whole engine is there.
-EXTRA_PROGRAMS += tests/unit/data-model
 
 tests_unit_data_cache_SOURCES = tests/unit/data-cache.c
 tests_unit_data_cache_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -17,4 +17,7 @@ tests_unit_data_decompress_LDADD = $(TEST_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) \
 tests_unit_data_model_SOURCES = tests/unit/data-model.c
 tests_unit_data_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_model_LDADD = $(TEST_LIBS)
+tests_unit_data_threads_SOURCES = tests/unit/data-threads.c
+tests_unit_data_threads_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_threads_LDADD = $(TEST_LIBS)
 endif
