@@ -88,7 +88,8 @@ write_item (struct roots *rs, struct txn *txn, struct root *root,
 
   rwlock_wrlock (&root->tree->lock);
   refresh (root, txn->tree.transid, &moved);
-  root->tree->force_cow = false;
+  /* data/ looks at it without the lock. */
+  __atomic_store_n (&root->tree->force_cow, false, __ATOMIC_RELEASE);
   item = root->item;
   rwlock_unlock (&root->tree->lock);
 
