@@ -92,6 +92,8 @@ thread_main (void *opaque)
       continue;
     }
     run_refs (fs);
+    if (trans_is_dirty (fs->trans))
+      space_grow (fs->space);
     clean (fs);
     if (interval != UINT_MAX && ++ticks >= interval) {
       ticks = 0;

@@ -114,8 +114,8 @@ find_hole (struct space *sp, const struct volume_device *dev, uint64_t want,
   return r;
 }
 
-uint64_t
-space_unallocated (struct space *sp)
+static uint64_t
+count_unallocated (struct space *sp)
 {
   const struct volume_device *dev;
   uint64_t total = 0, used;
@@ -138,6 +138,30 @@ space_unallocated (struct space *sp)
     free (rs.r);
   }
   return total;
+}
+
+uint64_t
+space_unallocated (struct space *sp)
+{
+  if (space_load_groups (sp) < 0)
+    err_clear ();
+  SCOPED_LOCK (&sp->lock);
+  return sp->unallocated;
+}
+
+void
+space_refresh (struct space *sp)
+{
+  uint64_t unallocated = count_unallocated (sp), global;
+  unsigned copies = space_copies (space_profile (sp, SPACE_METADATA));
+
+  global = roots_reserve_bytes (sp->roots);
+  global = MAX (global, (uint64_t) sp->nodesize * 16 * 10);
+  global = MIN (global, 512 * MIB);
+  SCOPED_LOCK (&sp->lock);
+  sp->unallocated = unallocated;
+  sp->meta_copies = copies;
+  sp->global = MIN (global, sp->info[SPACE_METADATA].total / 4);
 }
 
 /* --- phase one --- */
@@ -264,6 +288,7 @@ register_group (struct space *sp, const struct new_chunk *n)
       return r;
     bg->fresh = true;
   }
+  space_refresh (sp);
   /* Now, while it is known to be empty. */
   return space_load_free (sp, bg);
 }

@@ -234,20 +234,27 @@ read_group_item (struct space *sp, struct root *root,
   return 0;
 }
 
+static bool
+is_loaded (struct space *sp)
+{
+  SCOPED_LOCK (&sp->lock);
+  return sp->loaded;
+}
+
 int
 space_load_groups (struct space *sp)
 {
-  struct root *root = space_group_root (sp);
+  struct root *root;
   struct chunk_info chunk;
   uint64_t at = 0;
   int r;
 
+  if (is_loaded (sp))
+    return 0;
   SCOPED_LOCK (&sp->load_lock);
-  {
-    SCOPED_LOCK (&sp->lock);
-    if (sp->loaded)
-      return 0;
-  }
+  if (is_loaded (sp))
+    return 0;
+  root = space_group_root (sp);
   if (root == NULL)
     return err_new (ERR_subvol_missing, "the tree of block groups is missing");
   while (volume_find_chunk (sp->volume, at, &chunk)) {
@@ -262,6 +269,7 @@ space_load_groups (struct space *sp)
     if (!add_ok (chunk.logical, chunk.length, &at))
       break;
   }
+  space_refresh (sp);
   SCOPED_LOCK (&sp->lock);
   sp->loaded = true;
   return 0;
@@ -593,14 +601,12 @@ forget_blocks (struct space *sp)
   }
 }
 
-void
-space_finish_commit (struct space *sp)
+static void
+finish_locked (struct space *sp)
 {
   struct block_group *bg, *next;
   size_t i;
 
-  forget_blocks (sp);
-  SCOPED_LOCK (&sp->lock);
   for (i = 0; i < sp->committing.n; i++) {
     unpin (sp, sp->committing.r[i].start, sp->committing.r[i].len);
     if (sp->discard)
@@ -615,4 +621,15 @@ space_finish_commit (struct space *sp)
     sp->graveyard = bg;
   }
   sp->removed_committing = NULL;
+}
+
+void
+space_finish_commit (struct space *sp)
+{
+  forget_blocks (sp);
+  {
+    SCOPED_LOCK (&sp->lock);
+    finish_locked (sp);
+  }
+  space_refresh (sp);
 }

@@ -33,14 +33,8 @@
 uint64_t
 space_global_reserve (struct space *sp)
 {
-  uint64_t want = roots_reserve_bytes (sp->roots);
-  uint64_t floor = (uint64_t) sp->nodesize * 16 * 10, total;
-
-  want = MAX (want, floor);
-  want = MIN (want, 512 * MIB);
   SCOPED_LOCK (&sp->lock);
-  total = sp->info[SPACE_METADATA].total;
-  return MIN (want, total / 4);
+  return sp->global;
 }
 
 /* What nobody has promised, but will be needed. */
@@ -61,14 +55,26 @@ gone_bytes (const struct space_info *i)
 
 /* One data chunk is kept aside: data must be able to grow, too. */
 static uint64_t
-overcommit_bytes (struct space *sp, uint64_t unallocated, unsigned copies)
+overcommit_bytes (const struct space *sp)
 {
   const struct volume_device *dev = volume_device (sp->volume, 0);
   uint64_t keep = sp->mixed ? 0 : MIN (UINT64_C (1024) * MIB,
                                        dev->total_bytes / 10);
+  uint64_t raw = sp->unallocated / sp->meta_copies;
 
-  unallocated /= copies;
-  return unallocated > keep ? (unallocated - keep) / 2 : 0;
+  return raw > keep ? (raw - keep) / 2 : 0;
+}
+
+/* Metadata beyond what its chunks hold, were BYTES more promised; data that
+ * is promised brings metadata with it.
+ */
+static uint64_t
+metadata_needed (const struct space *sp, uint64_t bytes, uint64_t data)
+{
+  const struct space_info *m = &sp->info[SPACE_METADATA];
+
+  return gone_bytes (m) + hidden_demand (sp) + sp->global + bytes +
+    (sp->mixed ? 0 : data / sp->sectorsize * 512);
 }
 
 struct want {
@@ -78,40 +84,32 @@ struct want {
   bool data;                   /* in mixed pools the kind does not tell */
 };
 
+/* SPARE: bytes to be left out of what is gone, for a look ahead. */
 static bool
-try_promise (struct space *sp, const struct want *w, uint64_t global,
-             uint64_t overcommit)
+fits (const struct space *sp, const struct want *w, uint64_t spare)
 {
-  struct space_info *i = &sp->info[w->kind];
-  uint64_t need = gone_bytes (i) + w->bytes;
+  const struct space_info *i = &sp->info[w->kind];
+  uint64_t over = w->data ? 0 : overcommit_bytes (sp), need;
 
-  if (w->kind == SPACE_METADATA)
-    need += hidden_demand (sp) + (w->to_free ? global / 4 : global);
-  if (need > i->total + (w->data ? 0 : overcommit))
-    return false;
-  /* Data brings metadata with it. */
-  if (w->kind == SPACE_DATA) {
-    const struct space_info *m = &sp->info[SPACE_METADATA];
-    if (gone_bytes (m) + hidden_demand (sp) + global +
-        w->bytes / sp->sectorsize * 512 > m->total + overcommit)
-      return false;
+  if (w->kind == SPACE_METADATA) {
+    need = metadata_needed (sp, w->bytes, 0);
+    if (w->to_free)
+      need -= sp->global - sp->global / 4;
+    return need <= i->total + over + spare;
   }
-  i->may_use += w->bytes;
-  return true;
+  return gone_bytes (i) + w->bytes <= i->total + spare &&
+    metadata_needed (sp, 0, w->bytes) <=
+      sp->info[SPACE_METADATA].total + overcommit_bytes (sp);
 }
 
 static bool
 promise (struct space *sp, const struct want *w, bool jump_queue)
 {
-  uint64_t global = space_global_reserve (sp);
-  uint64_t over = overcommit_bytes (sp, space_unallocated (sp),
-                                    space_copies (space_profile
-                                                  (sp, SPACE_METADATA)));
-
   SCOPED_LOCK (&sp->lock);
-  if (sp->waiters && !jump_queue)
+  if ((sp->waiters && !jump_queue) || !fits (sp, w, 0))
     return false;
-  return try_promise (sp, w, global, over);
+  sp->info[w->kind].may_use += w->bytes;
+  return true;
 }
 
 /* --- working for space --- */
@@ -143,61 +141,96 @@ run_refs (struct space *sp, struct txn *txn, enum space_kind kind, bool *ret)
                       false);
 }
 
-/* Data that found no room may lack metadata only. */
+/* Metadata lives on overcommit, or soon will. */
 static bool
 metadata_is_short (struct space *sp)
 {
-  uint64_t global = space_global_reserve (sp);
-
   SCOPED_LOCK (&sp->lock);
-  return gone_bytes (&sp->info[SPACE_METADATA]) + hidden_demand (sp) + global
-    + 2 * MIB > sp->info[SPACE_METADATA].total;
+  return metadata_needed (sp, 2 * MIB, 0) > sp->info[SPACE_METADATA].total;
 }
 
+/* Before data takes a chunk, metadata gets what it was promised. */
 static int
-flush_step (struct space *sp, const struct want *w, unsigned step)
+make_chunks (struct space *sp, const struct want *w)
 {
   bool made = false;
-  int r;
+  int r = 0;
 
-  switch (step) {
-  case 0:
+  if (w->kind == SPACE_DATA && metadata_is_short (sp))
+    r = in_txn (sp, space_chunk_alloc, SPACE_METADATA, &made);
+  if (r == 0)
     r = in_txn (sp, space_chunk_alloc, w->kind, &made);
-    if (r == 0 && w->kind == SPACE_DATA && metadata_is_short (sp))
-      r = in_txn (sp, space_chunk_alloc, SPACE_METADATA, &made);
-    return r;
-  case 1:
-    return in_txn (sp, run_refs, w->kind, &made);
-  default:
-    return trans_commit (sp->trans, NULL);
-  }
+  return r;
 }
 
-#define FLUSH_STEPS 4          /* chunk, references, commit twice: the second
-                                  frees what the first one's trees freed, and
-                                  gives back empty groups */
+/* Could a commit help?  It frees what is pinned, and gives back empty groups
+ * of the other kind.
+ */
+static bool
+commit_helps (struct space *sp, const struct want *w)
+{
+  struct block_group *bg;
+  unsigned empty = 0;
 
+  SCOPED_LOCK (&sp->lock);
+  if (sp->info[w->kind].pinned > 0 &&
+      fits (sp, w, sp->info[w->kind].pinned))
+    return true;
+  if (w->kind == SPACE_DATA && sp->info[SPACE_METADATA].pinned > 0 &&
+      metadata_needed (sp, 0, w->bytes) > sp->info[SPACE_METADATA].total)
+    return true;
+  RB_FOREACH (bg, groups, &sp->groups)
+    if (bg->kind != w->kind && bg->kind != SPACE_SYSTEM && bg->used == 0 &&
+        ++empty > 1)
+      return true;
+  return false;
+}
+
+/* Chunks, references, then commits: the second one frees what the trees of
+ * the first one freed, and what its removal of empty groups gave back.
+ */
 static int
 work_for (struct space *sp, const struct want *w, bool *ret_ok)
 {
   unsigned step;
-  int r;
+  bool dummy;
+  int r = 0;
 
-  *ret_ok = promise (sp, w, true);
-  for (step = 0; !*ret_ok && step < FLUSH_STEPS; step++) {
-    /* Chunks as long as they come. */
-    r = flush_step (sp, w, step);
+  for (step = 0; ; step++) {
+    *ret_ok = promise (sp, w, true);
+    if (*ret_ok || step == 6)
+      return 0;
+    switch (step) {
+    case 0: case 3: case 5:
+      r = make_chunks (sp, w);
+      break;
+    case 1:
+      r = in_txn (sp, run_refs, w->kind, &dummy);
+      break;
+    default:
+      if (!commit_helps (sp, w))
+        return 0;
+      r = trans_commit (sp->trans, NULL);
+    }
     if (r < 0)
       return r;
-    *ret_ok = promise (sp, w, true);
-    if (!*ret_ok && step >= 2) {
-      r = flush_step (sp, w, 0);
-      if (r < 0)
-        return r;
-      *ret_ok = promise (sp, w, true);
-    }
   }
-  return 0;
+}
+
+void
+space_grow (struct space *sp)
+{
+  const struct space_info *m = &sp->info[SPACE_METADATA];
+  bool low, made;
+
+  {
+    SCOPED_LOCK (&sp->lock);
+    low = sp->loaded && sp->unallocated > 0 &&
+      m->used + m->reserved + m->pinned + hidden_demand (sp) + sp->global >
+        m->total / 5 * 4;
+  }
+  if (low && in_txn (sp, space_chunk_alloc, SPACE_METADATA, &made) < 0)
+    err_clear ();
 }
 
 static int

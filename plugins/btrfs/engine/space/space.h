@@ -81,6 +81,8 @@ extern void space_release (struct space *, uint64_t bytes);
  */
 extern int space_meta_alloc (struct space *, struct txn *, bool system,
                              uint64_t hint, uint64_t *ret_bytenr);
+/* Make a metadata chunk before it gets tight (no locks held). */
+extern void space_grow (struct space *);
 /* The number of extents with pending references changed by DELTA: they will
  * need metadata space when they are run.
  */

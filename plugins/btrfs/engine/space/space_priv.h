@@ -84,6 +84,9 @@ struct space {
   struct space_info info[SPACE_KINDS];
   struct block_group *current[SPACE_KINDS]; /* last allocated from */
   uint64_t bytes_used;         /* of the superblock */
+  uint64_t unallocated;        /* raw bytes outside of chunks */
+  uint64_t global;             /* size of the global reserve */
+  unsigned meta_copies;        /* of a new metadata chunk */
   int64_t pending_refs;
   bool fst_enabled;            /* maintained */
   bool fst_trusted;            /* complete: may be loaded from */
@@ -141,7 +144,9 @@ extern void fst_changes_clear (struct fst_changes *);
  */
 extern int space_chunk_alloc (struct space *, struct txn *, enum space_kind,
                               bool *ret_made);
-/* Raw bytes that chunks may still take; the profile of new ones. */
+/* Look again at what is outside of chunks, and at the global reserve. */
+extern void space_refresh (struct space *);
+/* The profile of new chunks. */
 extern uint64_t space_profile (struct space *, enum space_kind);
 extern unsigned space_copies (uint64_t profile);
 
