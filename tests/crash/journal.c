@@ -357,6 +357,14 @@ journal_ack_all (struct journal *j, uint32_t seq)
 }
 
 void
+journal_op_failed (struct journal *j, uint32_t seq)
+{
+  pthread_mutex_lock (&j->lock);
+  j->ops[seq - 1].failed = true;
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
 journal_fail (struct journal *j, unsigned file, uint32_t seq)
 {
   pthread_mutex_lock (&j->lock);

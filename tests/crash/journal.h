@@ -69,7 +69,7 @@ struct journal {
   pthread_mutex_t lock;        /* protects everything below */
   struct device *recorder;     /* borrowed; NULL: time stands still */
   uint32_t nops, max_ops;
-  struct jop { size_t start, acked; } *ops; /* by seq - 1 */
+  struct jop { size_t start, acked; bool failed; } *ops; /* by seq - 1 */
   unsigned nfiles;
   struct jfile *files[JFILES_MAX]; /* by id - 1 */
   struct jnames **states;      /* one per naming operation, first is empty */
@@ -117,6 +117,11 @@ extern void jnames_move (struct jnames *, const char *from, const char *to);
 extern void journal_ack_file (struct journal *, unsigned file, uint32_t seq);
 extern void journal_ack_op (struct journal *, uint32_t seq);
 extern void journal_ack_all (struct journal *, uint32_t seq);
+
+/* Operation SEQ returned an error: it may have had its effect, in part even,
+ * and nothing makes it durable.
+ */
+extern void journal_op_failed (struct journal *, uint32_t seq);
 
 /* A FLUSH or sync failed: what was written before and not acknowledged may be
  * lost for good, also when a later one succeeds.  FILE 0: of all files.

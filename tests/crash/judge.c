@@ -225,6 +225,8 @@ static bool
 is_durable (const struct judge *g, const struct jfile *f, uint32_t durable,
             uint32_t seq)
 {
+  if (seq > 0 && g->j->ops[seq - 1].failed)
+    return false;
   if (was_acked (g, seq))
     return true;
   if (f->nfails == 0 || seq > durable)

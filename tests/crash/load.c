@@ -135,8 +135,11 @@ do_data (struct worker *w, struct btrnbd_file *f, unsigned id,
     if (flags & BTRNBD_FUA)
       journal_ack_op (j, seq);
   }
-  else if (flags & BTRNBD_FUA)
-    journal_fail (j, id, seq);
+  else {
+    journal_op_failed (j, seq);
+    if (flags & BTRNBD_FUA)
+      journal_fail (j, id, seq);
+  }
 }
 
 static void
@@ -162,7 +165,8 @@ do_truncate (struct worker *w, struct btrnbd_file *f, unsigned id,
   if (w->l->verbose)
     fprintf (stderr, "%u: file %u to %llu sectors: ", seq, id,
              (unsigned long long) size / JSECTOR);
-  check (w, btrnbd_truncate (f, size), "truncate", path);
+  if (!check (w, btrnbd_truncate (f, size), "truncate", path))
+    journal_op_failed (w->l->j, seq);
 }
 
 /* A few operations on one open file. */

@@ -189,6 +189,8 @@ data_evict (void *data, struct inode *inode)
   mutex_unlock (&inode->lock);
   if (nlink > 0)
     r = file_write_out (f, 0, DATA_FILE_END, UINT64_MAX);
+  if (r < 0) /* what could not even be begun is lost now */
+    __atomic_fetch_add (&f->d->lost_seq, 1, __ATOMIC_RELAXED);
   dirty_drop_all (f);
   file_leave (f);
   inode->data = NULL;
@@ -377,6 +379,19 @@ data_write_out_all (struct data *d)
   }
   mutex_unlock (&d->lock);
   return r;
+}
+
+int
+data_tell_lost (struct data *d)
+{
+  const uint64_t seq = __atomic_load_n (&d->lost_seq, __ATOMIC_RELAXED);
+  const uint64_t told = __atomic_exchange_n (&d->lost_told, seq,
+                                             __ATOMIC_RELAXED);
+
+  if (seq == told)
+    return 0;
+  return err_new (ERR_write_lost, "%" PRIu64 " failures, see the log",
+                  seq - told);
 }
 
 void

@@ -73,6 +73,10 @@ extern int data_write_out_all (struct data *);
  * whoever caused or met it.
  */
 extern uint64_t data_failures (struct data *, struct inode *);
+/* -ERR_write_lost, once, when any write-out has failed since the last call:
+ * that of a file that was closed has nobody else to be told to.
+ */
+extern int data_tell_lost (struct data *);
 
 enum data_extent_kind { DATA_EXTENT_HOLE, DATA_EXTENT_PREALLOC,
                         DATA_EXTENT_DATA };

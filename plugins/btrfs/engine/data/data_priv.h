@@ -56,6 +56,8 @@ struct data {
   struct cond progress;        /* dirty_pages went down, a file became idle */
   struct cond work;            /* for the flushers */
   TAILQ_HEAD (file_list, file_data) dirty_files;
+  uint64_t lost_seq, lost_told; /* failed write-outs, and those that
+                                  data_tell_lost told; atomic */
   uint64_t sync_gen;           /* of the newest data_write_out_all */
   bool stop;
   unsigned waiters;            /* writers beyond the limit (atomic) */

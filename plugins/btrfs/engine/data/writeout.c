@@ -356,6 +356,7 @@ lose (struct writeout *w, int r)
   mutex_lock (&f->dirty_lock);
   ++f->lost_seq;
   mutex_unlock (&f->dirty_lock);
+  __atomic_fetch_add (&w->d->lost_seq, 1, __ATOMIC_RELAXED);
   log_error ("tree %" PRIu64 " inode %" PRIu64 ": write-out failed: %s",
              f->inode->root->id, f->inode->ino, err_text (r));
 }

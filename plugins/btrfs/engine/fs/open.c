@@ -613,12 +613,15 @@ fs_open (struct device **devs, size_t n, const struct fs_opts *opts,
 int
 fs_commit (struct fs *fs)
 {
-  int r;
+  int r, lost, e;
 
   if (fs->read_only)
     return 0;
+  /* What can be committed is, whatever else was lost. */
   r = data_write_out_all (fs->data);
-  return r < 0 ? r : trans_commit (fs->trans, NULL);
+  e = trans_commit (fs->trans, NULL);
+  lost = data_tell_lost (fs->data);
+  return r < 0 ? r : e < 0 ? e : lost;
 }
 
 int
