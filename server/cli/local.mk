@@ -1,6 +1,5 @@
 # btrnbd, the CLI.
-# Linked only when the whole engine is there.
-EXTRA_PROGRAMS += server/cli/btrnbd
+bin_PROGRAMS += server/cli/btrnbd
 server_cli_btrnbd_SOURCES = \
 	server/cli/cli.h \
 	server/cli/cmd_create.c \
