@@ -4,6 +4,7 @@ nbdkitplugin_LTLIBRARIES = plugins/btrfs/nbdkit-btrfs-plugin.la
 plugins_btrfs_nbdkit_btrfs_plugin_la_SOURCES = \
 	plugins/btrfs/config.c \
 	plugins/btrfs/exports.c \
+	plugins/btrfs/ext.c \
 	plugins/btrfs/plugin.c \
 	plugins/btrfs/plugin.h \
 	plugins/btrfs/shutdown.c
@@ -11,7 +12,8 @@ plugins_btrfs_nbdkit_btrfs_plugin_la_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS)
 plugins_btrfs_nbdkit_btrfs_plugin_la_LIBADD = libengine.la
 # The nbdkit_ functions are the server's: they resolve when it loads us.
 plugins_btrfs_nbdkit_btrfs_plugin_la_LDFLAGS = $(AM_LDFLAGS) \
-	-module -avoid-version -shared -export-symbols-regex '^plugin_init$$'
+	-module -avoid-version -shared \
+	-export-symbols-regex '^(plugin_init|btrnbd_plugin_ext_init)$$'
 
 man1_MANS += plugins/btrfs/nbdkit-btrfs-plugin.1
 EXTRA_DIST += \

@@ -29,6 +29,14 @@ struct handle {
 
 struct btrnbd_pool *plugin_pool;
 
+struct btrnbd_file *
+plugin_handle_file (void *handle)
+{
+  struct handle *h = handle;
+
+  return h->file;
+}
+
 static struct btrnbd_claim *claim;
 static bool rotational;
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;

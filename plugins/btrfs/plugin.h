@@ -34,6 +34,9 @@ extern struct btrnbd_pool *plugin_pool;
 /* Export handles that are open now. */
 extern unsigned plugin_open_handles (void);
 
+/* The file behind the host's handle. */
+extern struct btrnbd_file *plugin_handle_file (void *handle);
+
 /* Log what failed and set errno to what an NBD client may see; returns -1. */
 extern int plugin_fail (int code, const char *what)
   __attribute__ ((cold));

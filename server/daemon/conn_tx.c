@@ -125,6 +125,10 @@ conn_reply (struct conn *c, struct job *j)
   else
     reply_ok (c, &j->req);
   conn_job_free (j);
+  if (c->context.disconnect == 2)
+    conn_kill (c, "disconnected by the plugin");
+  else if (c->context.disconnect == 1)
+    conn_end (c, "disconnected by the plugin");
   if (c->state == CONN_TRANSMIT)
     conn_requests (c);
 }

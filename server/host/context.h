@@ -10,6 +10,7 @@
 #define BTRNBDD_HOST_CONTEXT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -37,6 +38,7 @@ struct host_context {
   struct host_peer peer;
   const char *export_name;     /* as the client said it; "" before */
   bool tls;
+  atomic_int disconnect;       /* nbdkit_disconnect: 0 no, 1 gently, 2 now */
   pthread_mutex_t strings_lock; /* protects strings */
   struct host_strings strings;
 };

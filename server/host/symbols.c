@@ -220,6 +220,22 @@ nbdkit_shutdown (void)
   host_shutdown_request ();
 }
 
+/* Newer than the header of 1.32 that this is built with; plugins look it up
+ * to learn that the host survives clients that die.
+ */
+extern __attribute__ ((visibility ("default"))) void nbdkit_disconnect (int);
+
+void
+nbdkit_disconnect (int force)
+{
+  struct host_context *c = current_context ();
+
+  if (c)
+    c->disconnect = force ? 2 : 1;
+  else
+    nbdkit_error ("nbdkit_disconnect: no client is connected");
+}
+
 int
 nbdkit_nanosleep (unsigned sec, unsigned nsec)
 {

@@ -1,0 +1,32 @@
+/* What the plugin offers to hosts with an event loop, see
+ * <btrnbd/plugin-ext.h>: a read that finds everything in memory.
+ */
+#include <config.h>
+
+#include <btrnbd/plugin-ext.h>
+
+#include "plugin.h"
+
+static int
+ext_try_pread (void *handle, void *buf, uint32_t count, uint64_t offset,
+               uint32_t flags)
+{
+  (void) flags;
+  return btrnbd_try_pread (plugin_handle_file (handle), buf, count, offset)
+    ? BTRNBD_TRY_DONE : BTRNBD_TRY_WOULD_BLOCK;
+}
+
+static const struct btrnbd_plugin_ext extension = {
+  .version = BTRNBD_PLUGIN_EXT_VERSION,
+  .size = sizeof extension,
+  .try_pread = ext_try_pread,
+};
+
+extern __attribute__ ((visibility ("default")))
+const struct btrnbd_plugin_ext *btrnbd_plugin_ext_init (void);
+
+const struct btrnbd_plugin_ext *
+btrnbd_plugin_ext_init (void)
+{
+  return &extension;
+}
