@@ -20,10 +20,12 @@ make_pool ()
   done
 }
 
-# serve IMAGE ARG...: a server named "s", see start_nbdkit.
+# serve IMAGE ARG...: a server named "s", see start_nbdkit; it has opened the
+# pool and answers (the pid file comes before that).
 serve ()
 {
-  start_nbdkit s "$PLUGIN" "$@"
+  start_nbdkit s "$PLUGIN" "$@" &&
+    wait_until 30 nbdinfo --list "$nbdkit_uri"
 }
 
 # kill_server: as a crash would, nothing is written any more.
