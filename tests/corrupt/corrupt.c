@@ -1,5 +1,7 @@
-/* corrupt BASE MUTATIONS: apply each mutation in memory and compare what the
- * checker says, walking all blocks, with the table.
+/* corrupt BASE MUTATIONS: apply each mutation in memory and compare with the
+ * table what the checker says, walking all blocks, and what the engine says,
+ * opening the pool and reading everything.  Opening it for writing and making
+ * changes must not crash either.
  *
  * corrupt -w NAME BASE MUTATIONS IMAGE: write the image with that damage, to
  * look at it by other means.
@@ -11,13 +13,16 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "lib/imagedev.h"
 #include "lib/mutate.h"
+#include "lib/readall.h"
 #include "lib/sparse.h"
 
 struct context {
   uint8_t *base;
   uint64_t size;
   struct rawimg healthy;        /* over the same memory */
+  struct device *device;        /* the healthy image */
   unsigned tests, failed;
 };
 
@@ -64,9 +69,64 @@ walk_everything (const struct context *c)
   return r;
 }
 
+/* A device with the damage that is in memory now. */
+static struct device *
+damaged (struct context *c, const struct mutate_undo *u)
+{
+  struct imagedev_patch patches[MUTATE_MAX_TOUCHED];
+  struct device *dev;
+
+  for (unsigned i = 0; i < u->n; ++i)
+    patches[i] = (struct imagedev_patch) { u->touched[i].at,
+                                           u->touched[i].len };
+  if (imagedev_overlay (c->device, c->base, patches, u->n, &dev) < 0) {
+    fprintf (stderr, "no memory device: %s\n", err_text (-ERR_nomem));
+    exit (2);
+  }
+  return dev;
+}
+
+/* The engine tries all copies of a block: when none is good it says so, and
+ * must tell what the checker told about the last.
+ */
+static bool
+same_damage (const char *got, const char *what, const char *told)
+{
+  return strcmp (got, "no_mirror") == 0 && told[0] != '\0' &&
+    strstr (what, told) != NULL;
+}
+
+static void
+try_engine (struct context *c, const struct mutation *m,
+            const struct mutate_undo *u, const char *told)
+{
+  bool same = listed ("=", m->engine);
+  const char *expect = m->engine;
+  bool want_ro = strcmp (expect, "ro") == 0, good, writable;
+  char what[READALL_TEXT];
+  const char *got;
+  int r, w;
+
+  r = imagedev_read_pool (damaged (c, u), what);
+  got = result_name (r);
+  good = listed (got, want_ro ? "ok" : expect) ||
+    (same && (listed (got, m->expect) || same_damage (got, what, told)));
+  if (r < 0)
+    printf ("# %s\n", what);
+  if (!good)
+    printf ("# got %s, expected %s (%s)\n", got, expect, m->expect);
+  w = imagedev_write_pool (damaged (c, u), &writable);
+  if (want_ro && (w < 0 || writable)) {
+    printf ("# expected to open read-only, got %s\n", result_name (w));
+    good = false;
+  }
+  result (c, good, "engine", m->name);
+}
+
 static void
 try_mutation (struct context *c, const struct mutation *m)
 {
+  char told[READALL_TEXT] = "";
   struct mutate_undo undo;
   const char *got;
   bool good;
@@ -82,12 +142,35 @@ try_mutation (struct context *c, const struct mutation *m)
   r = walk_everything (c);
   got = result_name (r);
   good = listed (got, m->expect);
-  if (r < 0)
+  if (r < 0) {
     printf ("# %s\n", err_text (r));
+    /* Without the sentence of the code and ": ". */
+    snprintf (told, sizeof told, "%s", err_text (r) +
+              2 + strlen (btrnbd_error_text (r)));
+  }
   if (!good)
     printf ("# got %s, expected %s\n", got, m->expect);
   result (c, good, "checker", m->name);
+  try_engine (c, m, &undo, told);
   mutation_undo (&undo);
+}
+
+static void
+try_healthy (struct context *c, const char *when)
+{
+  char what[READALL_TEXT];
+  struct mutate_undo none = { 0 };
+  bool writable;
+  int r;
+
+  result (c, walk_everything (c) == 0, "checker: the base image is healthy",
+          when);
+  r = imagedev_read_pool (damaged (c, &none), what);
+  if (r < 0)
+    printf ("# %s: %s\n", result_name (r), what);
+  result (c, r == 0, "engine: the base image is healthy", when);
+  r = imagedev_write_pool (damaged (c, &none), &writable);
+  result (c, r == 0 && writable, "engine: the base image is writable", when);
 }
 
 int
@@ -116,8 +199,11 @@ main (int argc, char **argv)
     fprintf (stderr, "%s or %s is unusable\n", argv[1], argv[2]);
     return 2;
   }
-  if (write_name == NULL)
-    result (&c, walk_everything (&c) == 0, "the base image", "is healthy");
+  if (write_name == NULL) {
+    if (imagedev_new (c.base, c.size, &c.device) < 0)
+      return 2;
+    try_healthy (&c, "before");
+  }
   while (fgets (line, sizeof line, f) != NULL) {
     if (!mutation_parse (line, &m))
       continue;
@@ -130,9 +216,9 @@ main (int argc, char **argv)
   fclose (f);
   if (write_name != NULL)
     return 1;
-  result (&c, walk_everything (&c) == 0, "the base image",
-          "is healthy at the end");
+  try_healthy (&c, "after");
   printf ("1..%u\n", c.tests);
+  device_close (c.device);
   rawimg_close (&c.healthy);
   sparse_free (c.base, c.size);
   return c.failed > 0;

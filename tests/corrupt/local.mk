@@ -3,7 +3,9 @@ CORRUPT_LIB = $(RAWIMG) \
 	tests/lib/sparse.c tests/lib/sparse.h
 
 check_PROGRAMS += tests/corrupt/corrupt tests/corrupt/pack
-tests_corrupt_corrupt_SOURCES = tests/corrupt/corrupt.c $(CORRUPT_LIB)
+tests_corrupt_corrupt_SOURCES = tests/corrupt/corrupt.c $(CORRUPT_LIB) \
+	tests/lib/imagedev.c tests/lib/imagedev.h \
+	tests/lib/readall.c tests/lib/readall.h
 tests_corrupt_corrupt_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_corrupt_corrupt_LDADD = libengine.la $(ZSTD_LIBS)
 tests_corrupt_pack_SOURCES = tests/corrupt/pack.c $(CORRUPT_LIB)

@@ -14,7 +14,9 @@
 #include "base/err.h"
 #include "base/math.h"
 #include "fuzz/fuzz.h"
+#include "lib/imagedev.h"
 #include "lib/rawimg.h"
+#include "lib/readall.h"
 #include "lib/sparse.h"
 
 #define MAX_BLOCKS 255
@@ -23,6 +25,7 @@
 static uint8_t *base;
 static uint64_t base_size;
 static struct rawimg healthy;
+static struct device *device;   /* the healthy image */
 static uint64_t blocks[MAX_BLOCKS];
 static unsigned nr_blocks;
 
@@ -68,6 +71,14 @@ set_up_areas (void)
       a->copies[a->nr_copies++] = base + super_offset (i);
 }
 
+static void
+no_log (void *opaque, int level, const char *line)
+{
+  (void) opaque;
+  (void) level;
+  (void) line;
+}
+
 int
 LLVMFuzzerInitialize (int *argc, char ***argv)
 {
@@ -86,6 +97,9 @@ LLVMFuzzerInitialize (int *argc, char ***argv)
     exit (2);
   }
   set_up_areas ();
+  btrnbd_set_log (no_log, NULL, 0);
+  if (imagedev_new (base, base_size, &device) < 0)
+    exit (2);
   return 0;
 }
 
@@ -155,11 +169,41 @@ walk (void)
   rawimg_close (&img);
 }
 
+static struct device *
+damaged (void)
+{
+  struct imagedev_patch patches[(MAX_BLOCKS + 1) * BTRFS_SUPER_COPIES];
+  struct device *dev;
+  unsigned n = 0;
+
+  for (unsigned i = 0; i <= MAX_BLOCKS; ++i)
+    for (unsigned k = 0; areas[i].used && k < areas[i].nr_copies; ++k)
+      patches[n++] = (struct imagedev_patch) { areas[i].copies[k],
+                                               areas[i].len };
+  return imagedev_overlay (device, base, patches, n, &dev) < 0 ? NULL : dev;
+}
+
+/* Through the engine: read all, then open for writing and make changes. */
+static void
+use_pool (void)
+{
+  struct device *dev = damaged ();
+  char what[READALL_TEXT];
+  bool writable;
+
+  if (dev != NULL)
+    imagedev_read_pool (dev, what);
+  dev = damaged ();
+  if (dev != NULL)
+    imagedev_write_pool (dev, &writable);
+}
+
 int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
   apply (data, size);
   walk ();
+  use_pool ();
   undo ();
   err_clear ();
   return 0;

@@ -4,6 +4,8 @@
 #     --enable-fuzzers --enable-sanitize=address,undefined
 #   make check TESTS=tests/fuzz/fuzz.sh FUZZ_SECONDS=600
 FUZZ_IMAGE_SOURCES = tests/fuzz/image.c tests/fuzz/fuzz.h $(RAWIMG) \
+	tests/lib/imagedev.c tests/lib/imagedev.h \
+	tests/lib/readall.c tests/lib/readall.h \
 	tests/lib/sparse.c tests/lib/sparse.h
 FUZZ_IMAGE_CPPFLAGS = $(TEST_CPPFLAGS) \
 	-DFUZZ_BASE_DEFAULT='"$(abs_top_srcdir)/tests/corrupt/base.img.zst"'

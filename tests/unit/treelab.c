@@ -88,7 +88,7 @@ write_super (struct lab *lab, uint64_t device_size)
   *sb = (struct btrfs_super) {
     .bytenr = le64_make (super_offset (0)),
     .magic = le64_make (BTRFS_MAGIC),
-    .generation = le64_make (1),
+    .generation = le64_make (1 << 20) /* above all of a test */,
     .root = le64_make (CHUNK_LOGICAL),
     .chunk_root = le64_make (CHUNK_LOGICAL),
     .chunk_root_generation = le64_make (1),

@@ -86,6 +86,10 @@ struct block_cache {
   atomic_uint_fast64_t hits, misses, reads, repaired;
   atomic_uint_fast64_t nr_clean, nr_dirty; /* blocks */
   atomic_uint_fast64_t nr_alive; /* blocks allocated */
+  /* Highest generation that a block can have: that of the superblock at open
+   * or of the newest block made since.
+   */
+  atomic_uint_fast64_t newest;
 
   /* Buffers for reuse, linked through their first bytes: copy on write takes
    * and gives back thousands of them in each transaction.

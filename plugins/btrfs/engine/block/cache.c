@@ -355,6 +355,7 @@ block_cache_new (struct volume *v, size_t budget_bytes,
   c->volume = v;
   c->format = volume_format (v);
   c->nodesize = c->format->nodesize;
+  atomic_init (&c->newest, le64_get (volume_super (v)->generation));
   c->pool_max = MIN (budget_bytes / 8, (size_t) POOL_BYTES_MAX) /
     c->nodesize;
   capacity = budget_bytes / c->nodesize - c->pool_max;
@@ -472,6 +473,19 @@ add_dirty (struct block_cache *c, struct block_priv *p)
   return 0;
 }
 
+static void
+raise_newest (struct block_cache *c, uint64_t generation)
+{
+  uint_fast64_t old = atomic_load_explicit (&c->newest,
+                                            memory_order_relaxed);
+
+  while (old < generation &&
+         !atomic_compare_exchange_weak_explicit (&c->newest, &old, generation,
+                                                 memory_order_relaxed,
+                                                 memory_order_relaxed))
+    continue;
+}
+
 /* Everything but the header and the body is set. */
 static struct block_priv *
 alloc_for (struct block_cache *c, const struct tb_ident *ident)
@@ -482,6 +496,7 @@ alloc_for (struct block_cache *c, const struct tb_ident *ident)
     p->generation = ident->generation;
     p->owner = ident->owner;
     p->level = ident->level;
+    raise_newest (c, ident->generation);
   }
   return p;
 }

@@ -83,8 +83,23 @@ count_hit (struct block_cache *c, struct block_priv *p)
 
 /* --- one block --- */
 
+/* The check of a block that was read; generations in it are bounded also
+ * when the caller knows no bound.
+ */
+static int
+check_read (struct block_cache *c, const void *buf,
+            const struct tree_expect *expect)
+{
+  struct tree_expect e = *expect;
+
+  if (e.max_generation == 0)
+    e.max_generation = atomic_load_explicit (&c->newest,
+                                             memory_order_relaxed);
+  return tree_check_block (c->format, buf, &e);
+}
+
 struct verify {
-  const struct format_info *format;
+  struct block_cache *cache;
   const struct tree_expect *expect;
   unsigned failures;
 };
@@ -96,7 +111,7 @@ verify_block (void *opaque, const void *buf, size_t len)
   int r;
 
   (void) len;
-  r = tree_check_block (v->format, buf, v->expect);
+  r = check_read (v->cache, buf, v->expect);
   if (r < 0)
     v->failures++;
   return r;
@@ -130,7 +145,7 @@ static int
 read_one (struct block_cache *c, struct block_priv *p,
           const struct tree_expect *expect)
 {
-  struct verify v = { .format = c->format, .expect = expect };
+  struct verify v = { .cache = c, .expect = expect };
   int r;
 
   atomic_fetch_add_explicit (&c->reads, 1, memory_order_relaxed);
@@ -336,8 +351,7 @@ prefetch_run (struct block_cache *c, const struct tree_expect *expect,
      * other mirrors, repairs, and tells the error.
      */
     good = ops[i].result == 0 &&
-      tree_check_block (c->format, claimed[i]->b.data,
-                        claimed_expect[i]) == 0;
+      check_read (c, claimed[i]->b.data, claimed_expect[i]) == 0;
     publish (c, claimed[i], good);
     block_put (&claimed[i]->b);
   }

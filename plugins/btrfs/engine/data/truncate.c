@@ -272,14 +272,18 @@ data_truncate_items (void *data, struct inode *inode, uint64_t size)
 {
   struct data *d = data;
   struct file_data *f;
+  char *notes;
   int r;
 
   r = file_get (d, inode, &f);
   if (r < 0)
     return r;
   r = shrink (f, size);
-  /* The inode is about to leave for ever. */
+  /* The inode is about to leave, for ever unless that failed. */
   if (r == 0)
-    r = data_evict (d, inode);
+    return data_evict (d, inode);
+  notes = err_take ();
+  data_evict (d, inode);
+  err_put (notes);
   return r;
 }
