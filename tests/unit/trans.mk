@@ -1,1 +1,21 @@
-# tests/unit/trans.mk
+if HAVE_CMOCKA
+TRANS_TESTS = \
+	tests/unit/extent-refs \
+	tests/unit/space-bitmap \
+	tests/unit/space-fst
+check_PROGRAMS += $(TRANS_TESTS)
+TESTS += $(TRANS_TESTS)
+
+tests_unit_extent_refs_SOURCES = tests/unit/extent-refs.c \
+	tests/unit/treelab.c tests/unit/treelab.h
+tests_unit_extent_refs_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_extent_refs_LDADD = $(TEST_LIBS)
+tests_unit_space_bitmap_SOURCES = tests/unit/space-bitmap.c \
+	tests/unit/treelab.c tests/unit/treelab.h
+tests_unit_space_bitmap_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_space_bitmap_LDADD = $(TEST_LIBS)
+tests_unit_space_fst_SOURCES = tests/unit/space-fst.c \
+	tests/unit/treelab.c tests/unit/treelab.h
+tests_unit_space_fst_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_space_fst_LDADD = $(TEST_LIBS)
+endif
