@@ -2,7 +2,8 @@ if HAVE_CMOCKA
 INODE_TESTS = \
 	tests/unit/inode-items \
 	tests/unit/inode-names \
-	tests/unit/inode-subvol
+	tests/unit/inode-subvol \
+	tests/unit/inode-threads
 check_PROGRAMS += $(INODE_TESTS)
 TESTS += $(INODE_TESTS)
 
@@ -15,5 +16,8 @@ tests_unit_inode_names_LDADD = $(TEST_LIBS)
 tests_unit_inode_subvol_SOURCES = tests/unit/inode-subvol.c
 tests_unit_inode_subvol_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_inode_subvol_LDADD = $(TEST_LIBS)
+tests_unit_inode_threads_SOURCES = tests/unit/inode-threads.c
+tests_unit_inode_threads_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_inode_threads_LDADD = $(TEST_LIBS)
 endif
 EXTRA_DIST += tests/unit/inode_help.h

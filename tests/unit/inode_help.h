@@ -106,10 +106,8 @@ image_try_open (struct image *im, bool read_only)
 
   ok (device_open (im->path, &dopts, &dev));
   r = fs_open (&dev, 1, &fopts, &im->fs);
-  if (r < 0) {
-    device_close (dev);
+  if (r < 0)
     im->fs = NULL;
-  }
   else if (!read_only)
     commit_thread_stop (im->fs); /* nothing happens by itself */
   return r;

@@ -315,6 +315,8 @@ evict (struct inodes *ii, struct inode *in)
                (unsigned long long) in->root->id, err_text (r));
   else if (unlinked && !env->read_only) {
     r = orphan_delete (in);
+    if (r < 0 && env->evict_data != NULL)
+      (void) env->evict_data (env->opaque, in); /* of a truncate cut short */
     if (r < 0)
       log_warning ("inode %llu of subvolume %llu is left for the next open: "
                    "%s", (unsigned long long) in->ino,

@@ -69,7 +69,7 @@ begin (struct drop *d)
 }
 
 static int
-save_progress (struct drop *d)
+save_progress (struct drop *d, struct txn *txn)
 {
   struct root *root = d->root;
   const struct step *s = &d->path[d->level];
@@ -82,7 +82,7 @@ save_progress (struct drop *d)
   root->item.drop_progress =
     key_to_disk (tb_key (s->block->data, s->slot));
   root->item.drop_level = d->level;
-  r = roots_tree_dirtied (&d->txn->tree, root->tree);
+  r = roots_tree_dirtied (&txn->tree, root->tree);
   rwlock_unlock (&root->tree->lock);
   return r;
 }
@@ -97,7 +97,7 @@ end (struct drop *d, int r)
     return r;
   d->txn = NULL;
   if (r == 0)
-    r = save_progress (d);
+    r = save_progress (d, txn);
   return txn_leave (txn, r, true);
 }
 
