@@ -125,10 +125,19 @@ journal_begin (struct journal *j)
 
   pthread_mutex_lock (&j->lock);
   j->ops = grow (j->ops, j->nops, &j->max_ops, sizeof *j->ops);
-  j->ops[j->nops] = (struct jop) { .start = now (j), .acked = SIZE_MAX };
+  j->ops[j->nops] = (struct jop) { .start = now (j), .acked = SIZE_MAX,
+                                   .begin = ++j->clock };
   seq = ++j->nops;
   pthread_mutex_unlock (&j->lock);
   return seq;
+}
+
+void
+journal_end (struct journal *j, uint32_t seq)
+{
+  pthread_mutex_lock (&j->lock);
+  j->ops[seq - 1].end = ++j->clock;
+  pthread_mutex_unlock (&j->lock);
 }
 
 /* --- contents --- */
@@ -335,7 +344,8 @@ journal_ack_file (struct journal *j, unsigned file, uint32_t seq)
   pthread_mutex_lock (&j->lock);
   f = j->files[file - 1];
   f->acks = grow (f->acks, f->nacks, &f->max_acks, sizeof *f->acks);
-  f->acks[f->nacks++] = (struct jack) { mark (j, seq), seq };
+  f->acks[f->nacks++] = (struct jack) { mark (j, seq), seq,
+                                           j->ops[seq - 1].begin };
   pthread_mutex_unlock (&j->lock);
 }
 
@@ -352,7 +362,8 @@ journal_ack_all (struct journal *j, uint32_t seq)
 {
   pthread_mutex_lock (&j->lock);
   j->syncs = grow (j->syncs, j->nsyncs, &j->max_syncs, sizeof *j->syncs);
-  j->syncs[j->nsyncs++] = (struct jack) { mark (j, seq), seq };
+  j->syncs[j->nsyncs++] = (struct jack) { mark (j, seq), seq,
+                                           j->ops[seq - 1].begin };
   pthread_mutex_unlock (&j->lock);
 }
 

@@ -46,7 +46,10 @@ struct jfile {
   } *sectors;
   struct jsize { uint32_t seq; uint64_t size; } *sizes;
   unsigned nsizes, max_sizes;
-  struct jack { size_t at; uint32_t seq; } *acks;
+  struct jack {
+    size_t at;
+    uint32_t seq, clock;       /* covers what ended before CLOCK */
+  } *acks;
   unsigned nacks, max_acks;
   uint32_t *fails;             /* seqs of FLUSHes that failed */
   unsigned nfails, max_fails;
@@ -69,7 +72,12 @@ struct journal {
   pthread_mutex_t lock;        /* protects everything below */
   struct device *recorder;     /* borrowed; NULL: time stands still */
   uint32_t nops, max_ops;
-  struct jop { size_t start, acked; bool failed; } *ops; /* by seq - 1 */
+  uint32_t clock;              /* begins and ends of operations */
+  struct jop {
+    size_t start, acked;       /* time */
+    uint32_t begin, end;       /* clock; end 0: not ended */
+    bool failed;
+  } *ops;                      /* by seq - 1 */
   unsigned nfiles;
   struct jfile *files[JFILES_MAX]; /* by id - 1 */
   struct jnames **states;      /* one per naming operation, first is empty */
@@ -82,8 +90,9 @@ extern struct journal *journal_new (struct device *recorder);
 extern struct journal *journal_clone (const struct journal *);
 extern void journal_free (struct journal *);
 
-/* Begin an operation: its number. */
+/* Begin an operation: its number; and end it, before it is acknowledged. */
 extern uint32_t journal_begin (struct journal *);
+extern void journal_end (struct journal *, uint32_t seq);
 
 /* The bytes that operation SEQ writes to sectors FIRST .. of a file. */
 extern void journal_fill (void *buf, unsigned file, uint64_t first,
@@ -111,8 +120,8 @@ extern void jnames_del (struct jnames *, const char *path);
 /* The name FROM and all below it. */
 extern void jnames_move (struct jnames *, const char *from, const char *to);
 
-/* Operations up to SEQ are durable: of one file, of the range that operation
- * SEQ wrote, of everything.
+/* Operations that had ended when SEQ began are durable: of one file, of
+ * everything.  Or just what operation SEQ wrote.
  */
 extern void journal_ack_file (struct journal *, unsigned file, uint32_t seq);
 extern void journal_ack_op (struct journal *, uint32_t seq);

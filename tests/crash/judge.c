@@ -201,6 +201,18 @@ names_allowed (struct judge *g, const struct jnames **ret)
 
 /* --- contents --- */
 
+/* Clock of the newest acknowledgement of all that ended before it. */
+static uint32_t
+newest_clock (const struct jack *acks, unsigned n, size_t at)
+{
+  uint32_t clock = 0;
+
+  for (unsigned i = 0; i < n; ++i)
+    if (acks[i].at < at)
+      clock = MAX (clock, acks[i].clock);
+  return clock;
+}
+
 /* Has version SEQ of F been acknowledged, with no failure in between that
  * told that it may be lost?
  */
@@ -211,7 +223,7 @@ acked_by (const struct judge *g, const struct jfile *f,
   for (unsigned i = 0; i < n; ++i) {
     bool lost = false;
 
-    if (acks[i].at >= g->at || acks[i].seq < seq)
+    if (acks[i].at >= g->at || acks[i].clock <= g->j->ops[seq - 1].end)
       continue;
     for (unsigned k = 0; k < f->nfails && !lost; ++k)
       lost = f->fails[k] >= seq && f->fails[k] <= acks[i].seq;
@@ -221,17 +233,21 @@ acked_by (const struct judge *g, const struct jfile *f,
   return false;
 }
 
+/* CLOCK: see newest_clock, of F and everything. */
 static bool
-is_durable (const struct judge *g, const struct jfile *f, uint32_t durable,
+is_durable (const struct judge *g, const struct jfile *f, uint32_t clock,
             uint32_t seq)
 {
-  if (seq > 0 && g->j->ops[seq - 1].failed)
+  const struct jop *op = &g->j->ops[seq - 1];
+
+  if (op->failed)
     return false;
   if (was_acked (g, seq))
     return true;
-  if (f->nfails == 0 || seq > durable)
-    return seq <= durable;
-  return acked_by (g, f, f->acks, f->nacks, seq) ||
+  if (op->end == 0 || op->end >= clock)
+    return false;
+  return f->nfails == 0 ||
+    acked_by (g, f, f->acks, f->nacks, seq) ||
     acked_by (g, f, g->j->syncs, g->j->nsyncs, seq);
 }
 
@@ -279,7 +295,7 @@ sector_allowed (struct judge *g, const struct jfile *f, uint64_t sector,
   }
   memcpy (stamp, p, sizeof stamp);
   return WRONG (g, "file %u (inode %llu of %llu) sector %llu: %s %u of file "
-                "%u, acknowledged was %u, the newest is %u (durable %u)",
+                "%u, acknowledged was %u, the newest is %u (clock %u)",
                 f->id,
                 (unsigned long long) f->ino, (unsigned long long) f->root_id,
                 (unsigned long long) sector,
@@ -334,8 +350,8 @@ static bool
 file_allowed (struct judge *g, const struct jname *name, uint8_t *buf)
 {
   const struct jfile *f = g->j->files[name->file - 1];
-  uint32_t durable = MAX (newest_ack (f->acks, f->nacks, g->at),
-                          g->durable_all);
+  uint32_t durable = MAX (newest_clock (f->acks, f->nacks, g->at),
+                          newest_clock (g->j->syncs, g->j->nsyncs, g->at));
   struct btrnbd_file *file;
   bool ok;
   int r = btrnbd_file_open (g->pool, name->path, BTRNBD_OPEN_RDONLY, &file);

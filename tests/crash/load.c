@@ -44,10 +44,13 @@ below (struct worker *w, uint64_t n)
   return load_rand (&w->rng) % n;
 }
 
-/* Tells of R; true when it was a success. */
+/* The end of operation SEQ (0: none) with R; true when it was a success. */
 static bool
-check (struct worker *w, int r, const char *what, const char *path)
+check (struct worker *w, uint32_t seq, int r, const char *what,
+       const char *path)
 {
+  if (seq != 0)
+    journal_end (w->l->j, seq);
   if (w->l->verbose)
     fprintf (stderr, "%s %s: %s\n", what, path,
              r < 0 ? btrnbd_last_error (r) : "ok");
@@ -131,7 +134,7 @@ do_data (struct worker *w, struct btrnbd_file *f, unsigned id,
   if (w->l->verbose)
     fprintf (stderr, "%u: file %u sectors %llu + %zu: ", seq, id,
              (unsigned long long) first, count);
-  if (check (w, r, names[kind], path)) {
+  if (check (w, seq, r, names[kind], path)) {
     if (flags & BTRNBD_FUA)
       journal_ack_op (j, seq);
   }
@@ -148,7 +151,7 @@ do_flush (struct worker *w, struct btrnbd_file *f, unsigned id,
 {
   uint32_t seq = journal_begin (w->l->j);
 
-  if (check (w, btrnbd_flush (f), "flush", path))
+  if (check (w, seq, btrnbd_flush (f), "flush", path))
     journal_ack_file (w->l->j, id, seq);
   else
     journal_fail (w->l->j, id, seq);
@@ -165,7 +168,7 @@ do_truncate (struct worker *w, struct btrnbd_file *f, unsigned id,
   if (w->l->verbose)
     fprintf (stderr, "%u: file %u to %llu sectors: ", seq, id,
              (unsigned long long) size / JSECTOR);
-  if (!check (w, btrnbd_truncate (f, size), "truncate", path))
+  if (!check (w, seq, btrnbd_truncate (f, size), "truncate", path))
     journal_op_failed (w->l->j, seq);
 }
 
@@ -176,7 +179,7 @@ visit (struct worker *w, unsigned id, const char *path, bool may_truncate)
   struct btrnbd_file *f;
   unsigned n = 1 + below (w, 6);
 
-  if (!check (w, btrnbd_file_open (w->l->pool, path, 0, &f), "open", path))
+  if (!check (w, 0, btrnbd_file_open (w->l->pool, path, 0, &f), "open", path))
     return;
   for (unsigned i = 0; i < n && !w->failed; ++i) {
     unsigned roll = below (w, 16);
@@ -248,7 +251,7 @@ enter_file (struct worker *w, const char *path, uint32_t seq)
       journal_size (w->l->j, f->id, st.size, seq);
   }
   else
-    check (w, r, "stat", path);
+    check (w, 0, r, "stat", path);
   return f->id;
 }
 
@@ -264,7 +267,7 @@ make_file (struct worker *w, const char *path, bool nocow)
   struct jnames next = *journal_names (w->l->j);
   uint32_t seq = journal_begin (w->l->j);
 
-  if (!check (w, btrnbd_create (w->l->pool, path, 0600, nocow), "create",
+  if (!check (w, seq, btrnbd_create (w->l->pool, path, 0600, nocow), "create",
               path))
     return;
   jnames_add (&next, path, JFILE, enter_file (w, path, seq));
@@ -296,7 +299,7 @@ do_mkdir (struct worker *w)
   if (jnames_find (&next, path) != NULL)
     return;
   seq = journal_begin (w->l->j);
-  if (!check (w, btrnbd_mkdir (w->l->pool, path, 0700), "mkdir", path))
+  if (!check (w, seq, btrnbd_mkdir (w->l->pool, path, 0700), "mkdir", path))
     return;
   jnames_add (&next, path, JDIR, 0);
   commit_names (w, &next, seq);
@@ -313,7 +316,7 @@ do_symlink (struct worker *w)
     return;
   new_path (w, path, 's');
   seq = journal_begin (w->l->j);
-  if (!check (w, btrnbd_symlink (w->l->pool, "somewhere/else", path),
+  if (!check (w, seq, btrnbd_symlink (w->l->pool, "somewhere/else", path),
               "symlink", path))
     return;
   jnames_add (&next, path, JSYMLINK, 0);
@@ -333,7 +336,7 @@ do_link (struct worker *w)
     return;
   new_path (w, path, 'l');
   seq = journal_begin (w->l->j);
-  if (!check (w, btrnbd_link (w->l->pool, from, path), "link", path))
+  if (!check (w, seq, btrnbd_link (w->l->pool, from, path), "link", path))
     return;
   jnames_add (&next, path, JFILE, file);
   commit_names (w, &next, seq);
@@ -351,7 +354,7 @@ do_unlink (struct worker *w)
     return;
   strcpy (copy, path);
   seq = journal_begin (w->l->j);
-  if (!check (w, btrnbd_unlink (w->l->pool, copy), "unlink", copy))
+  if (!check (w, seq, btrnbd_unlink (w->l->pool, copy), "unlink", copy))
     return;
   jnames_del (&next, copy);
   commit_names (w, &next, seq);
@@ -382,7 +385,8 @@ do_rename (struct worker *w)
     flags = how == 3 ? BTRNBD_RENAME_EXCHANGE : 0;
   }
   seq = journal_begin (w->l->j);
-  if (!check (w, btrnbd_rename (w->l->pool, from, to, flags), "rename", to))
+  if (!check (w, seq, btrnbd_rename (w->l->pool, from, to, flags), "rename",
+              to))
     return;
   if (how == 3) {
     jnames_move (&next, from, "?");
@@ -412,7 +416,7 @@ do_rename_dir (struct worker *w)
   if (jnames_find (&next, to) != NULL)
     return;
   seq = journal_begin (w->l->j);
-  if (!check (w, btrnbd_rename (w->l->pool, from, to, 0), "rename", to))
+  if (!check (w, seq, btrnbd_rename (w->l->pool, from, to, 0), "rename", to))
     return;
   jnames_move (&next, from, to);
   commit_names (w, &next, seq);
@@ -427,7 +431,7 @@ make_volume (struct worker *w, const char *name, uint64_t size, bool nocow)
   char disk[JPATH_MAX];
   uint32_t seq = journal_begin (w->l->j);
 
-  if (!check (w, btrnbd_volume_create (w->l->pool, name, &opts), "volume",
+  if (!check (w, seq, btrnbd_volume_create (w->l->pool, name, &opts), "volume",
               name))
     return;
   snprintf (disk, sizeof disk, "%.60s/disk", name);
@@ -443,7 +447,7 @@ remove_volume (struct worker *w, const char *name)
   char disk[JPATH_MAX];
   uint32_t seq = journal_begin (w->l->j);
 
-  if (!check (w, btrnbd_volume_remove (w->l->pool, name), "remove", name))
+  if (!check (w, seq, btrnbd_volume_remove (w->l->pool, name), "remove", name))
     return;
   snprintf (disk, sizeof disk, "%.60s/disk", name);
   jnames_del (&next, disk);
@@ -474,7 +478,7 @@ do_sync (struct worker *w)
 {
   uint32_t seq = journal_begin (w->l->j);
 
-  if (check (w, btrnbd_pool_sync (w->l->pool), "sync", "pool"))
+  if (check (w, seq, btrnbd_pool_sync (w->l->pool), "sync", "pool"))
     journal_ack_all (w->l->j, seq);
   else
     journal_fail (w->l->j, 0, seq);
@@ -542,9 +546,12 @@ thread_file (struct worker *main_w, struct worker *w, unsigned number)
     return;
   w->file = name->file;
   if (btrnbd_file_open (w->l->pool, w->path, 0, &f) == 0) {
-    journal_size (w->l->j, w->file, w->l->file_max,
-                  journal_begin (w->l->j));
-    check (main_w, btrnbd_truncate (f, w->l->file_max), "truncate", w->path);
+    uint32_t seq = journal_begin (w->l->j);
+
+    journal_size (w->l->j, w->file, w->l->file_max, seq);
+    if (!check (main_w, seq, btrnbd_truncate (f, w->l->file_max), "truncate",
+                w->path))
+      journal_op_failed (w->l->j, seq);
     btrnbd_file_close (f);
   }
 }
@@ -600,7 +607,7 @@ load_scenario (struct load *l)
 
     struct btrnbd_file *f;
 
-    if (!check (&w, btrnbd_file_open (l->pool, path, 0, &f), "open", path))
+    if (!check (&w, 0, btrnbd_file_open (l->pool, path, 0, &f), "open", path))
       continue;
     do_truncate (&w, f, file, path);
     for (unsigned k = 0; k < 4; ++k)

@@ -394,6 +394,12 @@ data_tell_lost (struct data *d)
                   seq - told);
 }
 
+uint64_t
+data_in_place (struct data *d)
+{
+  return __atomic_load_n (&d->stats.nocow_bytes, __ATOMIC_ACQUIRE);
+}
+
 void
 data_get_stats (struct data *d, struct data_stats *ret)
 {

@@ -77,6 +77,10 @@ extern uint64_t data_failures (struct data *, struct inode *);
  * that of a file that was closed has nobody else to be told to.
  */
 extern int data_tell_lost (struct data *);
+/* Bytes that write-outs have overwritten in place so far: durable after a
+ * device flush that began later, which no commit need cause.
+ */
+extern uint64_t data_in_place (struct data *);
 
 enum data_extent_kind { DATA_EXTENT_HOLE, DATA_EXTENT_PREALLOC,
                         DATA_EXTENT_DATA };

@@ -221,12 +221,13 @@ flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
   transid = f->inode->transid;
   in_place = f->inode->flags & BTRFS_INODE_NODATACOW;
   mutex_unlock (&f->inode->lock);
-  if (transid > trans_committed_id (fs->trans))
-    return trans_commit_of (fs->trans, transid);
-  r = trans_check (fs->trans);
+  r = transid > trans_committed_id (fs->trans)
+    ? trans_commit_of (fs->trans, transid) : trans_check (fs->trans);
   if (r < 0)
     return r;
-  return in_place ? pool_flush_devices (f->pool) : 0;
+  /* A commit that was past its flush does not cover what was overwritten. */
+  return in_place && fs_in_place_pending (fs)
+    ? pool_flush_devices (f->pool) : 0;
 }
 
 int

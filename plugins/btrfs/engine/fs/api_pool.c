@@ -281,7 +281,7 @@ pool_flush_devices (struct btrnbd_pool *p)
     g->running = true;
     g->started++;
     mutex_unlock (&g->lock);
-    r = volume_flush (p->fs->volume);
+    r = fs_flush_devices (p->fs);
     /* What the device may have lost can be anybody's: nothing is told to be
      * durable any more.  Waiters learn it from trans_check.
      */

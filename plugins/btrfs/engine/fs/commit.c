@@ -352,7 +352,7 @@ step_flush (void *opaque, struct txn *txn)
   struct fs *fs = opaque;
 
   (void) txn;
-  return volume_flush (fs->volume);
+  return fs_flush_devices (fs);
 }
 
 static int

@@ -39,6 +39,9 @@ struct fs {
 
   unsigned opened;             /* steps of open.c that are done */
   struct commit_ctx *commit;   /* see commit.h; NULL when read_only */
+
+  uint64_t in_place_flushed;   /* data_in_place before the newest device
+                                  flush; atomic */
 };
 
 /* Takes ownership of the devices, also on failure. */
@@ -53,6 +56,12 @@ extern void fs_kill (struct fs *);
 
 /* Write out all data and commit: everything acknowledged is durable. */
 extern int fs_commit (struct fs *);
+
+/* Flush all devices, and know what of the data written in place is durable.
+ */
+extern int fs_flush_devices (struct fs *);
+/* Has anything been written in place that no flush has covered? */
+extern bool fs_in_place_pending (struct fs *);
 
 /* The reason why the pool is read-only now, or NULL when it is writable. */
 extern const char *fs_why_read_only (struct fs *);

@@ -611,6 +611,43 @@ fs_open (struct device **devs, size_t n, const struct fs_opts *opts,
 /* --- closing --- */
 
 int
+fs_flush_devices (struct fs *fs)
+{
+  const uint64_t n = fs->data ? data_in_place (fs->data) : 0;
+  uint64_t old = __atomic_load_n (&fs->in_place_flushed, __ATOMIC_RELAXED);
+  int r = volume_flush (fs->volume);
+
+  while (r == 0 && old < n
+         && !__atomic_compare_exchange_n (&fs->in_place_flushed, &old, n,
+                                          false, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED))
+    ;
+  return r;
+}
+
+bool
+fs_in_place_pending (struct fs *fs)
+{
+  return __atomic_load_n (&fs->in_place_flushed, __ATOMIC_ACQUIRE)
+    < data_in_place (fs->data);
+}
+
+/* Data written in place need not have been part of any transaction, and may
+ * have missed the flush of the commit that was running.
+ */
+static int
+flush_in_place (struct fs *fs)
+{
+  int r = 0;
+
+  if (fs_in_place_pending (fs))
+    r = fs_flush_devices (fs);
+  if (r < 0)
+    trans_fail (fs->trans, r);
+  return r;
+}
+
+int
 fs_commit (struct fs *fs)
 {
   int r, lost, e;
@@ -620,6 +657,8 @@ fs_commit (struct fs *fs)
   /* What can be committed is, whatever else was lost. */
   r = data_write_out_all (fs->data);
   e = trans_commit (fs->trans, NULL);
+  if (e == 0)
+    e = flush_in_place (fs);
   lost = data_tell_lost (fs->data);
   return r < 0 ? r : e < 0 ? e : lost;
 }
