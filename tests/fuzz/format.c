@@ -32,6 +32,20 @@ LLVMFuzzerInitialize (int *argc, char ***argv)
   return 0;
 }
 
+size_t
+LLVMFuzzerCustomMutator (uint8_t *data, size_t size, size_t max_size,
+                         unsigned seed)
+{
+  static const char subjects[] = "SBIIIC";
+
+  if (size < 2 && max_size >= 2) {
+    data[0] = subjects[seed % (sizeof subjects - 1)];
+    data[1] = seed >> 8;
+    size = 2;
+  }
+  return LLVMFuzzerMutate (data, size, max_size);
+}
+
 static struct format_info
 make_info (uint8_t bits)
 {

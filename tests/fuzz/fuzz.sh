@@ -12,6 +12,8 @@ ok "make seeds" "$bin/seeds" "$FUZZ_BASE" "$tmp/seeds"
 ok "format: seeds" "$bin/replay-format" "$tmp/seeds"
 for target in format image; do
   ok "$target: kept inputs" "$bin/replay-$target" "$dir/corpus-$target"
+  ok "$target: random inputs" \
+     "$bin/replay-$target" -r "${FUZZ_RANDOM:-300}" "${FUZZ_SEED:-1}"
   if [ -x "$bin/fuzz-$target" ]; then
     mkdir "$tmp/new-$target"
     ok "$target: ${FUZZ_SECONDS:-10} seconds of fuzzing" \

@@ -103,6 +103,94 @@ LLVMFuzzerInitialize (int *argc, char ***argv)
   return 0;
 }
 
+/* A place in block INDEX that means something: a field of the header, of an
+ * item's head or near the start of its data.
+ */
+static uint32_t
+choose_offset (unsigned index, unsigned rnd, uint32_t *ret_len)
+{
+  static const uint8_t head[][2] = { { 0, 8 }, { 8, 1 }, { 9, 8 }, { 17, 4 },
+                                     { 21, 4 } };
+  static const uint8_t header[][2] = { { 48, 8 }, { 80, 8 }, { 88, 8 },
+                                       { 96, 4 }, { 100, 1 } };
+  static const uint8_t lens[] = { 1, 2, 4, 8 };
+  const uint8_t *buf = areas[index].copies[0];
+  uint32_t n, slot, at;
+
+  *ret_len = lens[rnd % 4];
+  if (index == SUPER)
+    return 32 + (rnd >> 4) % 3500;
+  n = tb_nritems (buf);
+  if (rnd % 16 == 0 || n == 0) {
+    *ret_len = header[(rnd >> 8) % 5][1];
+    return header[(rnd >> 8) % 5][0];
+  }
+  slot = (rnd >> 8) % n;
+  if (tb_level (buf) > 0)
+    return TB_HEADER_SIZE + slot * sizeof (struct btrfs_key_ptr) +
+      (rnd >> 20) % 33;
+  if (rnd % 3 == 0) {
+    *ret_len = head[(rnd >> 20) % 5][1];
+    return TB_HEADER_SIZE + slot * sizeof (struct btrfs_item) +
+      head[(rnd >> 20) % 5][0];
+  }
+  at = (const uint8_t *) tb_item_data_c (buf, slot) - buf;
+  n = MIN (tb_item_size (buf, slot), 64);
+  return n == 0 ? at : at + (rnd >> 20) % n;
+}
+
+/* Adds a record, or changes bytes of those there are. */
+size_t
+LLVMFuzzerCustomMutator (uint8_t *data, size_t size, size_t max_size,
+                         unsigned seed)
+{
+  unsigned index, rnd = seed * 2654435761u;
+  uint32_t offset, len;
+  le64 value;
+
+  if (size > 0 && seed % 4 == 0)
+    return LLVMFuzzerMutate (data, size, max_size);
+  if (size + 12 > max_size)
+    size = 0;
+  index = seed % 29 == 0 ? SUPER : (seed >> 8) % nr_blocks;
+  offset = choose_offset (index, rnd, &len);
+  offset = MIN (offset, areas[index].len - len);
+  memset (&value, 0, sizeof value);
+  memcpy (&value, areas[index].copies[0] + offset, len);
+  switch (rnd >> 29) {
+  case 0:
+    value = le64_make (0);
+    break;
+  case 1:
+    value = le64_make (UINT64_MAX);
+    break;
+  case 2:
+    value = le64_make (le64_get (value) ^ UINT64_C (1) << (rnd >> 12) % 64);
+    break;
+  case 3:
+    value = le64_make (le64_get (value) + 1);
+    break;
+  case 4:
+    value = le64_make (le64_get (value) - 1);
+    break;
+  case 5:
+    value = le64_make (le64_get (value) + 4096);
+    break;
+  case 6:
+    value = le64_make (le64_get (value) - 4096);
+    break;
+  default:
+    value = le64_make (rnd * UINT64_C (0x9e3779b97f4a7c15));
+    break;
+  }
+  data[size] = index;
+  data[size + 1] = offset;
+  data[size + 2] = offset >> 8;
+  data[size + 3] = len;
+  memcpy (data + size + 4, &value, len);
+  return size + 4 + len;
+}
+
 static void
 apply (const uint8_t *data, size_t size)
 {
@@ -183,27 +271,33 @@ damaged (void)
   return imagedev_overlay (device, base, patches, n, &dev) < 0 ? NULL : dev;
 }
 
-/* Through the engine: read all, then open for writing and make changes. */
+/* Through the engine: read all, or open for writing and make changes. */
 static void
-use_pool (void)
+use_pool (bool write)
 {
   struct device *dev = damaged ();
   char what[READALL_TEXT];
   bool writable;
 
-  if (dev != NULL)
-    imagedev_read_pool (dev, what);
-  dev = damaged ();
-  if (dev != NULL)
+  if (dev == NULL)
+    return;
+  if (write)
     imagedev_write_pool (dev, &writable);
+  else
+    imagedev_read_pool (dev, what);
 }
 
 int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
+  unsigned sum = 0;
+
   apply (data, size);
   walk ();
-  use_pool ();
+  /* One of the two, by the input. */
+  for (size_t i = 0; i < size; ++i)
+    sum += data[i];
+  use_pool (sum % 2 != 0);
   undo ();
   err_clear ();
   return 0;
