@@ -31,14 +31,21 @@ op_alloc (struct tree_txn *tt, struct tree *tree, unsigned level,
   return 0;
 }
 
-/* Blocks younger than the last snapshot, and roots, have one referrer. */
+/* Blocks younger than the last snapshot, and roots, have one referrer.  The
+ * flags of a block that is being written change at this moment, but then it
+ * is one of ours, and they never say RELOC.
+ */
 static bool
-may_be_shared (const struct tree *tree, const struct block *b)
+may_be_shared (const struct txn *txn, const struct tree *tree,
+               const struct block *b)
 {
+  uint64_t gen = tb_generation (b->data);
+
   if (!tree->shareable || b->bytenr == tree->root->bytenr)
     return false;
-  return tb_generation (b->data) <= tree->last_snapshot ||
-    (tb_flags (b->data) & BTRFS_HEADER_FLAG_RELOC) != 0;
+  return gen <= tree->last_snapshot ||
+    (gen <= trans_committed_id (txn->trans) &&
+     (tb_flags (b->data) & BTRFS_HEADER_FLAG_RELOC) != 0);
 }
 
 /* OLD, referenced by several, is replaced by COPY in TREE only.
@@ -100,7 +107,7 @@ op_cow (struct tree_txn *tt, struct tree *tree, struct block *old,
   struct extents *ex = txn->extents;
   struct tree_ref drop = { .bytenr = old->bytenr,
     .level = tb_level (old->data), .root = tree->id };
-  bool shared = may_be_shared (tree, old);
+  bool shared = may_be_shared (txn, tree, old);
   int r = 0;
 
   *ret_action = TREE_COW_FREE_OLD;

@@ -107,6 +107,7 @@ publish (struct roots *rs, struct root_priv *p, struct root **ret)
   p->root.priv = p;
   p->roots = rs;
   p->root.tree->opaque = &p->root;
+  p->used = le64_get (p->root.item.bytes_used);
   mutex_lock (&rs->lock);
   old = RB_INSERT (roots_tree, &rs->by_id, p);
   if (old)

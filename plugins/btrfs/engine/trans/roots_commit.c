@@ -43,6 +43,7 @@ roots_tree_used (struct tree *tree, int64_t bytes)
   else
     used += bytes;
   root->item.bytes_used = le64_make (used);
+  root->priv->used = used;
 }
 
 /* What ITEM should say of ROOT now; true when that is news.  The tree's lock
@@ -231,7 +232,7 @@ roots_reserve_bytes (struct roots *rs)
     case BTRFS_CSUM_TREE:
     case BTRFS_FREE_SPACE_TREE:
     case BTRFS_BLOCK_GROUP_TREE:
-      sum += le64_get (p->root.item.bytes_used);
+      sum += p->used;
     }
   return sum;
 }

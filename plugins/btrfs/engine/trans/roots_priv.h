@@ -2,6 +2,8 @@
 #ifndef BTRNBD_TRANS_ROOTS_PRIV_H
 #define BTRNBD_TRANS_ROOTS_PRIV_H
 
+#include <stdatomic.h>
+
 #include "base/containers.h"
 #include "trans/roots.h"
 
@@ -9,6 +11,7 @@ struct root_priv {
   struct root root;
   struct roots *roots;
   RB_ENTRY (root_priv) entry;
+  atomic_uint_fast64_t used;   /* item.bytes_used, for readers without lock */
   /* Protected by roots->lock. */
   unsigned refs;
   bool listed;                 /* on the dirty list */
