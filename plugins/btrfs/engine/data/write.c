@@ -48,13 +48,25 @@ in_place (struct writer *w, uint64_t sector, bool *ret_nocow)
 }
 
 static int
+reserve (struct writer *w, size_t sectors)
+{
+  int r;
+
+  if (sectors == 0)
+    return 0;
+  r = space_data_reserve (w->f->d->env.space, sectors * w->f->d->ps);
+  if (r == 0)
+    w->credits += sectors;
+  return r;
+}
+
+/* Sectors of the range that need space: not those that are dirty already, nor
+ * those that are written in place.
+ */
+static int
 count_sectors (struct writer *w, uint64_t start, uint64_t end, size_t *ret)
 {
   *ret = 0;
-  if (!file_may_nocow (w->f)) {
-    *ret = dirty_count_missing (w->f, start, end);
-    return 0;
-  }
   while (start < end) {
     uint64_t stop;
     bool nocow;
@@ -71,16 +83,27 @@ count_sectors (struct writer *w, uint64_t start, uint64_t end, size_t *ret)
 }
 
 static int
-reserve (struct writer *w, size_t sectors)
+reserve_range (struct writer *w, uint64_t start, uint64_t end)
 {
+  const size_t all = (end - start) / w->f->d->ps;
+  size_t need;
   int r;
 
-  if (sectors == 0)
-    return 0;
-  r = space_data_reserve (w->f->d->env.space, sectors * w->f->d->ps);
-  if (r == 0)
-    w->credits += sectors;
-  return r;
+  /* What is not needed is given back: cheaper than to look, as long as there
+   * is space.
+   */
+  if (!file_may_nocow (w->f)) {
+    r = reserve (w, all);
+    if (r != -ERR_nospace)
+      return r;
+    need = dirty_count_missing (w->f, start, end);
+    if (need == all)
+      return r;
+    err_clear ();
+    return reserve (w, need);
+  }
+  r = count_sectors (w, start, end, &need);
+  return r < 0 ? r : reserve (w, need);
 }
 
 static void
@@ -215,12 +238,9 @@ file_write (struct file_data *f, const void *buf, size_t len,
   struct writer w = { .f = f, .buf = buf, .offset = offset,
                       .end = offset + len };
   struct range_lock lock;
-  size_t sectors;
   int r;
 
-  r = count_sectors (&w, start, end, &sectors);
-  if (r == 0)
-    r = reserve (&w, sectors);
+  r = reserve_range (&w, start, end);
   if (r == 0) {
     if (!range_locked)
       range_lock (&f->ranges, &lock, start, end);
