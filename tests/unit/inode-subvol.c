@@ -349,6 +349,8 @@ test_read_linux (void **state)
   ok (make_file (&im, "snap/new"));
   ok (make_dir (&im, "s1/inner/new"));
   ok (unlink_path (&im, "snap/g"));
+  ok (unlink_path (&im, "snap/big"));
+  ok (unlink_path (&im, "d/sym"));
   image_judge (&im);
   image_close (&im);
   image_remove (&im);

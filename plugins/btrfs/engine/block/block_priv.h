@@ -49,6 +49,7 @@ struct block_priv {
   atomic_uint refs;
   atomic_uchar freq;           /* uses since the last round of its queue */
   atomic_bool dirty;           /* state == BLOCK_DIRTY, for any reader */
+  atomic_bool sealed;          /* handed to write-out */
 
   /* Protected by the shard's mutex. */
   enum block_state state;

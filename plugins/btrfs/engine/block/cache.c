@@ -96,6 +96,7 @@ block_alloc (struct block_cache *c, uint64_t bytenr)
   atomic_init (&p->refs, 1);
   atomic_init (&p->freq, 0);
   atomic_init (&p->dirty, false);
+  atomic_init (&p->sealed, false);
   atomic_fetch_add_explicit (&c->nr_alive, 1, memory_order_relaxed);
   return p;
 }
@@ -504,8 +505,12 @@ alloc_for (struct block_cache *c, const struct tb_ident *ident)
 static int
 publish_new (struct block_cache *c, struct block_priv *p, struct block **ret)
 {
-  int r = add_dirty (c, p);
+  struct btrfs_header *h = tb_header (p->b.data);
+  int r;
 
+  /* The header gets its last form before others see it. */
+  h->flags = le64_make (tb_flags (h) | BTRFS_HEADER_FLAG_WRITTEN);
+  r = add_dirty (c, p);
   if (r < 0) {
     block_free (p);
     return r;
@@ -548,7 +553,7 @@ block_is_writable (const struct block *b, uint64_t transid)
 
   return p->generation == transid &&
     atomic_load_explicit (&p->dirty, memory_order_relaxed) &&
-    (tb_flags (b->data) & BTRFS_HEADER_FLAG_WRITTEN) == 0;
+    !atomic_load_explicit (&p->sealed, memory_order_relaxed);
 }
 
 void

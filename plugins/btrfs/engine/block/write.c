@@ -22,11 +22,13 @@ by_address (const void *a, const void *b)
   return (*x)->bytenr < (*y)->bytenr ? -1 : (*x)->bytenr > (*y)->bytenr;
 }
 
-/* Last look, and everything in the header that a finished block has. */
+/* Last look, and the checksum; nothing else changes, as the next transaction
+ * may be reading the block already.
+ */
 static int
 seal (struct block_cache *c, struct block *b)
 {
-  struct btrfs_header *h = tb_header (b->data);
+  struct block_priv *p = block_to_priv (b);
   int r;
 
   r = tree_check_contents (c->format, b->data);
@@ -36,7 +38,7 @@ seal (struct block_cache *c, struct block *b)
   if (r < 0)
     return err_note (r, "tree %" PRIu64 " block %" PRIu64 " was not written",
                      tb_owner (b->data), b->bytenr);
-  h->flags = le64_make (tb_flags (b->data) | BTRFS_HEADER_FLAG_WRITTEN);
+  atomic_store_explicit (&p->sealed, true, memory_order_relaxed);
   tb_set_csum (b->data, c->nodesize, c->format->csum_type);
   return 0;
 }
