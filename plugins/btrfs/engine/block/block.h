@@ -13,8 +13,9 @@
  * committed generation needs no tree lock.
  *
  * A reference (block_get / block_put) keeps the buffer; clean unreferenced
- * blocks may be evicted at any time, dirty blocks are counted and not bounded
- * by the cache budget (the metadata reservation bounds them).
+ * blocks may be evicted at any time.  Dirty blocks take the room of clean ones
+ * within the budget, and may go beyond it: who fills transactions commits in
+ * time (block_cache_dirty_bytes).
  */
 #ifndef BTRNBD_BLOCK_BLOCK_H
 #define BTRNBD_BLOCK_BLOCK_H
@@ -86,6 +87,10 @@ extern bool block_is_writable (const struct block *, uint64_t transid);
  * effect on a clean one.  Must come before its address may be allocated again.
  */
 extern void block_drop (struct block_cache *, struct block *);
+/* A clean block that has been replaced by a copy and is of little use until
+ * its address is freed by the commit: next in line to be evicted.
+ */
+extern void block_demote (struct block_cache *, struct block *);
 /* Forget a clean block whose address has been freed by a commit. */
 extern void block_forget (struct block_cache *, uint64_t bytenr);
 
@@ -106,6 +111,12 @@ struct block_cache_stats {
 };
 extern void block_cache_get_stats (struct block_cache *,
                                    struct block_cache_stats *ret);
+
+/* Dirty blocks of the running transaction TRANSID (or of the one before the
+ * last one, which is empty by then).
+ */
+extern uint64_t block_cache_dirty_bytes (struct block_cache *,
+                                         uint64_t transid);
 
 extern struct volume *block_cache_volume (const struct block_cache *);
 extern const struct format_info *

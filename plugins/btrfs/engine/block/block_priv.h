@@ -70,7 +70,7 @@ struct block_shard {
   size_t table_size;           /* a power of two */
   size_t count;                /* blocks in the table */
   struct block_list small, main; /* oldest last */
-  size_t nr_small, nr_main;
+  size_t nr_small, nr_main, nr_dirty;
   struct block_list dirty[BLOCK_DIRTY_LISTS];
   uint64_t *ghost;             /* addresses, one per hash slot; 0: none */
   size_t ghost_size;           /* a power of two */
@@ -80,12 +80,14 @@ struct block_cache {
   struct volume *volume;
   const struct format_info *format;
   uint32_t nodesize;
-  size_t shard_capacity;       /* clean blocks in a shard */
+  size_t shard_capacity;       /* blocks in a shard: clean ones make way for
+                                  dirty ones, down to an eighth of this */
   unsigned nr_shards;          /* a power of two */
   struct block_shard *shards;
 
   atomic_uint_fast64_t hits, misses, reads, repaired;
-  atomic_uint_fast64_t nr_clean, nr_dirty; /* blocks */
+  atomic_uint_fast64_t nr_clean; /* blocks */
+  atomic_uint_fast64_t nr_dirty[BLOCK_DIRTY_LISTS];
   atomic_uint_fast64_t nr_alive; /* blocks allocated */
   /* Highest generation that a block can have: that of the superblock at open
    * or of the newest block made since.

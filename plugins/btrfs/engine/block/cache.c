@@ -212,9 +212,12 @@ static void
 dirty_remove (struct block_cache *c, struct block_shard *s,
               struct block_priv *p)
 {
-  TAILQ_REMOVE (&s->dirty[p->generation % BLOCK_DIRTY_LISTS], p, link);
+  unsigned list = p->generation % BLOCK_DIRTY_LISTS;
+
+  TAILQ_REMOVE (&s->dirty[list], p, link);
+  s->nr_dirty--;
   atomic_store_explicit (&p->dirty, false, memory_order_relaxed);
-  atomic_fetch_sub_explicit (&c->nr_dirty, 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit (&c->nr_dirty[list], 1, memory_order_relaxed);
 }
 
 void
@@ -289,7 +292,11 @@ void
 block_evict (struct block_cache *c, struct block_shard *s, size_t steps,
              struct block_list *out)
 {
-  for (; steps > 0 && s->nr_small + s->nr_main > c->shard_capacity; steps--)
+  size_t least = MAX (c->shard_capacity / 8, (size_t) 1), room = least;
+
+  if (s->nr_dirty + least < c->shard_capacity)
+    room = c->shard_capacity - s->nr_dirty;
+  for (; steps > 0 && s->nr_small + s->nr_main > room; steps--)
     evict_one (c, s, out);
 }
 
@@ -443,10 +450,25 @@ block_put (struct block *b)
 
 /* --- new, drop, forget --- */
 
+/* Under the shard's mutex. */
+static void
+dirty_add (struct block_cache *c, struct block_shard *s,
+           struct block_priv *p)
+{
+  unsigned list = p->generation % BLOCK_DIRTY_LISTS;
+
+  p->state = BLOCK_DIRTY;
+  atomic_store_explicit (&p->dirty, true, memory_order_relaxed);
+  TAILQ_INSERT_TAIL (&s->dirty[list], p, link);
+  s->nr_dirty++;
+  atomic_fetch_add_explicit (&c->nr_dirty[list], 1, memory_order_relaxed);
+}
+
 /* Into the table as a dirty block, in the place of what was there. */
 static int
 add_dirty (struct block_cache *c, struct block_priv *p)
 {
+  struct block_list out = TAILQ_HEAD_INITIALIZER (out);
   struct block_shard *s = block_shard_of (c, p->b.bytenr);
   struct block_priv *old;
 
@@ -461,16 +483,15 @@ add_dirty (struct block_cache *c, struct block_priv *p)
                     "is that of a dirty one of tree %" PRIu64,
                     p->b.bytenr, old->owner);
   }
-  if (old != NULL)
+  if (old != NULL) {
     block_unhash (c, s, old);
+    TAILQ_INSERT_TAIL (&out, old, link);
+  }
   block_hash (s, p);
-  p->state = BLOCK_DIRTY;
-  atomic_store_explicit (&p->dirty, true, memory_order_relaxed);
-  TAILQ_INSERT_TAIL (&s->dirty[p->generation % BLOCK_DIRTY_LISTS], p, link);
-  atomic_fetch_add_explicit (&c->nr_dirty, 1, memory_order_relaxed);
+  dirty_add (c, s, p);
+  block_evict (c, s, EVICT_STEPS_MAX, &out);
   mutex_unlock (&s->lock);
-  if (old != NULL)
-    block_put (&old->b);
+  block_free_list (&out);
   return 0;
 }
 
@@ -591,6 +612,25 @@ block_forget (struct block_cache *c, uint64_t bytenr)
     block_put (&p->b);
 }
 
+/* Next in line to be evicted. */
+void
+block_demote (struct block_cache *c, struct block *b)
+{
+  struct block_shard *s = block_shard_of (c, b->bytenr);
+  struct block_priv *p = block_to_priv (b);
+
+  mutex_lock (&s->lock);
+  if (p->state == BLOCK_CLEAN) {
+    queue_remove (c, s, p);
+    atomic_store_explicit (&p->freq, 0, memory_order_relaxed);
+    TAILQ_INSERT_TAIL (&s->small, p, link);
+    s->nr_small++;
+    p->queue = QUEUE_SMALL;
+    atomic_fetch_add_explicit (&c->nr_clean, 1, memory_order_relaxed);
+  }
+  mutex_unlock (&s->lock);
+}
+
 void
 block_drop_all (struct block_cache *c, uint64_t transid)
 {
@@ -619,14 +659,24 @@ block_drop_all (struct block_cache *c, uint64_t transid)
 void
 block_cache_get_stats (struct block_cache *c, struct block_cache_stats *ret)
 {
+  unsigned i;
+
   *ret = (struct block_cache_stats) {
     .hits = atomic_load (&c->hits),
     .misses = atomic_load (&c->misses),
     .reads = atomic_load (&c->reads),
     .repaired = atomic_load (&c->repaired),
     .bytes_cached = atomic_load (&c->nr_clean) * c->nodesize,
-    .bytes_dirty = atomic_load (&c->nr_dirty) * c->nodesize,
   };
+  for (i = 0; i < BLOCK_DIRTY_LISTS; i++)
+    ret->bytes_dirty += atomic_load (&c->nr_dirty[i]) * c->nodesize;
+}
+
+uint64_t
+block_cache_dirty_bytes (struct block_cache *c, uint64_t transid)
+{
+  return atomic_load_explicit (&c->nr_dirty[transid % BLOCK_DIRTY_LISTS],
+                               memory_order_relaxed) * c->nodesize;
 }
 
 struct volume *

@@ -87,8 +87,11 @@ cow_block (struct tree_txn *txn, struct tree *t, struct block *old,
   /* Of this transaction only under force_cow.  A dirty block of the last one
    * is on its way to the disk and must get there.
    */
-  if (action == TREE_COW_FREE_OLD && tb_generation (old->data) == txn->transid)
+  if (action == TREE_COW_FREE_OLD &&
+      tb_generation (old->data) == txn->transid)
     block_drop (t->cache, old);
+  else if (action == TREE_COW_FREE_OLD)
+    block_demote (t->cache, old);
   *ret = copy;
   return 0;
 }

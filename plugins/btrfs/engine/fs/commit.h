@@ -24,6 +24,9 @@ extern const unsigned commit_steps_shut, commit_steps_unblock;
 extern int commit_thread_start (struct fs *);
 extern void commit_thread_stop (struct fs *); /* no effect when not started */
 
+/* Commit soon; does not wait. */
+extern void commit_thread_kick (struct fs *);
+
 extern void commit_get_stats (struct fs *, struct commit_stats *ret);
 
 /* Fields of the superblock that other rooms change (features, label, ...):

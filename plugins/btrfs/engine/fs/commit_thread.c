@@ -74,14 +74,17 @@ thread_main (void *opaque)
   struct fs *fs = opaque;
   struct commit_ctx *c = fs->commit;
   uint64_t interval = fs->opts.commit_interval, ticks = 0;
+  bool kicked;
 
   if (interval == 0)
     interval = 30;
   clean_orphans (fs);
   for (;;) {
     mutex_lock (&c->lock);
-    if (!c->stop)
+    if (!c->stop && !c->kick)
       cond_timedwait (&c->cond, &c->lock, TICK_MS);
+    kicked = c->kick;
+    c->kick = false;
     if (c->stop) {
       mutex_unlock (&c->lock);
       return NULL;
@@ -92,6 +95,8 @@ thread_main (void *opaque)
       continue;
     }
     run_refs (fs);
+    if (kicked && trans_commit (fs->trans, NULL) < 0)
+      err_clear ();             /* the abort has been told already */
     if (trans_is_dirty (fs->trans))
       space_grow (fs->space);
     clean (fs);
@@ -100,6 +105,18 @@ thread_main (void *opaque)
       commit_if_dirty (fs);
     }
     err_clear ();
+  }
+}
+
+void
+commit_thread_kick (struct fs *fs)
+{
+  struct commit_ctx *c = fs->commit;
+
+  SCOPED_LOCK (&c->lock);
+  if (!c->kick) {
+    c->kick = true;
+    cond_broadcast (&c->cond);
   }
 }
 

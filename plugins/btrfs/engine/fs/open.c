@@ -230,10 +230,31 @@ close_extents (struct fs *fs)
   fs->extents = NULL;
 }
 
+/* Tree blocks that a transaction has changed stay in memory until its commit.
+ * Beyond the share of blocks in the cache the commit thread is told to
+ * commit; beyond twice that, who wants to change more commits first.
+ */
+static int
+limit_dirty (struct fs *fs)
+{
+  uint64_t share = block_budget (fs);
+  uint64_t dirty = block_cache_dirty_bytes (fs->cache,
+                                            trans_running_id (fs->trans));
+
+  if (dirty > 2 * share)
+    return trans_commit (fs->trans, NULL);
+  if (dirty > share)
+    commit_thread_kick (fs);
+  return 0;
+}
+
 static int
 hook_reserve (void *opaque, unsigned items, uint64_t *ret_bytes)
 {
-  return space_reserve (((struct fs *) opaque)->space, items, ret_bytes);
+  struct fs *fs = opaque;
+  int r = limit_dirty (fs);
+
+  return r < 0 ? r : space_reserve (fs->space, items, ret_bytes);
 }
 
 static int
