@@ -21,7 +21,8 @@ struct range_lock {
 struct range_locks {
   struct mutex lock;           /* RANK_FILE_RANGE; short */
   struct cond cond;
-  TAILQ_HEAD (range_lock_list, range_lock) held; /* and waiting, in order of arrival */
+  /* And those that wait, in order of arrival. */
+  TAILQ_HEAD (range_lock_list, range_lock) held;
   unsigned waiting;
 };
 

@@ -1,5 +1,5 @@
 /* extent: the allocator operations of trees, and who owns shared blocks. */
-#include "config.h"
+#include <config.h>
 
 #include "base/err.h"
 #include "extent/delayed.h"

@@ -1,5 +1,5 @@
 /* extent: insert, delete and look up checksums of data. */
-#include "config.h"
+#include <config.h>
 
 #include <string.h>
 

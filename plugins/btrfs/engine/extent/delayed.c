@@ -1,5 +1,5 @@
 /* extent: the queue of pending references and its merge rules. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>

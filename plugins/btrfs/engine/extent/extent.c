@@ -1,5 +1,5 @@
 /* extent: queueing references; looking them up. */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 

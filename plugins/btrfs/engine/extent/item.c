@@ -1,5 +1,5 @@
 /* extent: decode, change and encode extent items. */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* extent: back references in items of their own. */
-#include "config.h"
+#include <config.h>
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* extent: writing pending references into the extent tree. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>

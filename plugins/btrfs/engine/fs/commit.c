@@ -6,7 +6,7 @@
  * of each durable by itself.  Space freed by the transaction is usable only
  * after that.
  */
-#include "config.h"
+#include <config.h>
 
 #include <limits.h>
 #include <stdlib.h>

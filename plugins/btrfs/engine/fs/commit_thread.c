@@ -4,7 +4,7 @@
  * that commits stay short; every commit interval it writes out data and
  * commits; after commits it drops deleted subvolumes.
  */
-#include "config.h"
+#include <config.h>
 
 #include <limits.h>
 

@@ -1,5 +1,5 @@
 /* fs: opening and closing a pool, as one table of steps with their undoing. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdio.h>
@@ -270,6 +270,15 @@ hook_release (void *opaque, uint64_t bytes)
   space_release (((struct fs *) opaque)->space, bytes);
 }
 
+/* For space/, which is below extent/. */
+static int
+run_pending_refs (void *opaque, struct txn *txn)
+{
+  struct extents *extents = opaque;
+
+  return extents_run (extents, txn, extents_pending (extents), false);
+}
+
 static int
 open_trans (struct fs *fs)
 {
@@ -299,7 +308,7 @@ open_trans (struct fs *fs)
     fs->commit = NULL;
     return r;
   }
-  space_set_trans (fs->space, fs->trans, fs->extents);
+  space_set_trans (fs->space, fs->trans, run_pending_refs, fs->extents);
   space_set_sys_chunk_hook (fs->space, commit_sys_chunk, fs);
   return 0;
 }

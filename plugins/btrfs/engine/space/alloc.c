@@ -1,5 +1,5 @@
 /* space: the allocators of data extents and tree blocks. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 

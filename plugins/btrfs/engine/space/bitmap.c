@@ -2,7 +2,7 @@
  *
  * A group that is wholly free or wholly used needs no words.
  */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>

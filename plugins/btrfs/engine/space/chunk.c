@@ -11,7 +11,7 @@
  * in the map until the commit is durable: neither its place on the device nor
  * its logical address is given out before.
  */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * discarded it is taken out of the free map, so that nobody can be given it
  * meanwhile; parts that were allocated again are left alone.
  */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* space: collecting changes of the free space tree and applying them. */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 #include <time.h>

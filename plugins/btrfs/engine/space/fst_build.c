@@ -6,7 +6,7 @@
  * run), so reading and getting ready under the extent tree's lock leaves no
  * gap.
  */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  * that we write cover 256 bytes; others are read and changed as they are.
  * The tree's lock is held exclusively.
  */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 #include <string.h>

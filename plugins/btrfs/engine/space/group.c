@@ -1,5 +1,5 @@
 /* space: block groups and their items; counters. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>
@@ -88,10 +88,12 @@ space_free (struct space *sp)
 }
 
 void
-space_set_trans (struct space *sp, struct trans *t, struct extents *ex)
+space_set_trans (struct space *sp, struct trans *t,
+                 int (*run_refs) (void *opaque, struct txn *), void *opaque)
 {
   sp->trans = t;
-  sp->extents = ex;
+  sp->run_refs = run_refs;
+  sp->run_refs_opaque = opaque;
 }
 
 void

@@ -7,7 +7,7 @@
  * as long as the commit changes committed roots and unpins in one step under
  * the committed lock.
  */
-#include "config.h"
+#include <config.h>
 
 #include "base/err.h"
 #include "base/math.h"

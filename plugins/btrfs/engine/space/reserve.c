@@ -15,7 +15,7 @@
  * Who finds no room takes a ticket.  The head of the queue alone works for
  * space: runs pending references, makes a chunk, commits.
  */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 
@@ -137,8 +137,7 @@ run_refs (struct space *sp, struct txn *txn, enum space_kind kind, bool *ret)
 {
   (void) kind;
   (void) ret;
-  return extents_run (sp->extents, txn, extents_pending (sp->extents),
-                      false);
+  return sp->run_refs (sp->run_refs_opaque, txn);
 }
 
 /* Metadata lives on overcommit, or soon will. */

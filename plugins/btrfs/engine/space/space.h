@@ -22,9 +22,12 @@ struct space;
 extern int space_new (struct block_cache *, struct roots *,
                       struct space **ret);
 extern void space_free (struct space *); /* accepts NULL */
-/* For flushing; before the first reservation. */
+/* For flushing; before the first reservation.  RUN_REFS runs the references
+ * that are pending, which may free space.
+ */
 extern void space_set_trans (struct space *, struct trans *,
-                             struct extents *);
+                             int (*run_refs) (void *opaque, struct txn *),
+                             void *opaque);
 
 /* --- data --- */
 

@@ -3,9 +3,9 @@
 #define BTRNBD_SPACE_SPACE_PRIV_H
 
 #include "base/containers.h"
-#include "extent/extent.h"
 #include "space/bitmap.h"
 #include "space/space.h"
+#include "trans/trans.h"
 
 /* A range whose state in the free space tree is to change. */
 struct fst_change {
@@ -65,7 +65,8 @@ struct space {
   struct volume *volume;
   struct roots *roots;
   struct trans *trans;
-  struct extents *extents;
+  int (*run_refs) (void *, struct txn *);
+  void *run_refs_opaque;
   uint32_t sectorsize, nodesize;
   bool mixed;                  /* data and metadata share groups */
   bool has_bgt;

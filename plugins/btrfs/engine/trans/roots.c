@@ -1,5 +1,5 @@
 /* trans: the registry of trees, root items, committed roots. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* trans: what a commit does with root items and committed roots. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* trans: joining, leaving, the commit driver and the abort latch. */
-#include "config.h"
+#include <config.h>
 
 #include <assert.h>
 #include <stdio.h>
