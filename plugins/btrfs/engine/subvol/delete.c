@@ -198,16 +198,21 @@ subvol_delete (struct subvols *ss, struct inode *dir, const char *s,
                size_t len)
 {
   struct deletion d = { .ss = ss, .dir = dir, .name = NAME (s, len) };
+  struct dead *dead;
   int r;
 
   r = name_check (d.name);
+  if (r == 0)
+    r = dead_new (&dead);
   if (r < 0)
     return r;
   inodes_names_lock (ss->env.inodes);
   r = run (&d);
   inodes_names_unlock (ss->env.inodes);
   if (r == 0)
-    r = subvols_add_dead (ss, d.root->id);
+    subvols_link_dead (ss, dead, d.root->id);
+  else
+    free (dead);
   roots_put (ss->env.roots, d.root);
   return r;
 }

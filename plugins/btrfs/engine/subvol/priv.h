@@ -23,8 +23,10 @@ struct subvols {
   bool dropping;
 };
 
-/* Queue a deleted subvolume. */
+/* Queue a deleted subvolume; in two steps, so that the second cannot fail. */
 extern int subvols_add_dead (struct subvols *, uint64_t id);
+extern int dead_new (struct dead **ret);
+extern void subvols_link_dead (struct subvols *, struct dead *, uint64_t id);
 
 /* Free what the deleted subvolume ID occupies (drop.c); *ret_done false when
  * STOP said so.

@@ -34,16 +34,29 @@ subvols_free (struct subvols *ss)
 }
 
 int
-subvols_add_dead (struct subvols *ss, uint64_t id)
+dead_new (struct dead **ret)
 {
-  struct dead *d = malloc (sizeof *d);
+  *ret = malloc (sizeof **ret);
+  return *ret ? 0 : err_new (ERR_nomem, "list of subvolumes to drop");
+}
 
-  if (d == NULL)
-    return err_new (ERR_nomem, "list of subvolumes to drop");
+void
+subvols_link_dead (struct subvols *ss, struct dead *d, uint64_t id)
+{
   d->id = id;
   SCOPED_LOCK (&ss->lock);
   STAILQ_INSERT_TAIL (&ss->dead, d, entry);
-  return 0;
+}
+
+int
+subvols_add_dead (struct subvols *ss, uint64_t id)
+{
+  struct dead *d;
+  int r = dead_new (&d);
+
+  if (r == 0)
+    subvols_link_dead (ss, d, id);
+  return r;
 }
 
 bool
