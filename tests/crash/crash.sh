@@ -3,7 +3,7 @@
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 
 crash=$abs_top_builddir/tests/crash/crash
-cuts=700
+cuts=500
 [ -z "${BTRNBD_QUICK:-}" ] || cuts=100
 seeds=${CRASH_SEEDS:-"1 2 3"}
 [ -z "${BTRNBD_FULL:-}" ] || seeds=${CRASH_SEEDS:-$(seq -s ' ' 1 20)}

@@ -1,1 +1,14 @@
-# tests/crash/local.mk
+# Power cuts at every flush and at sampled places.
+check_PROGRAMS += tests/crash/crash
+tests_crash_crash_SOURCES = \
+	tests/crash/crash.c \
+	tests/crash/journal.c \
+	tests/crash/journal.h \
+	tests/crash/judge.c \
+	tests/crash/load.c \
+	tests/crash/load.h \
+	tests/crash/shield.h
+tests_crash_crash_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_crash_crash_LDADD = libengine.la
+dist_check_SCRIPTS += tests/crash/crash.sh
+TESTS += tests/crash/crash.sh
