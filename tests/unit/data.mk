@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 DATA_TESTS = \
 	tests/unit/data-cache \
 	tests/unit/data-decompress \
+	tests/unit/data-full \
 	tests/unit/data-model \
 	tests/unit/data-threads
 check_PROGRAMS += $(DATA_TESTS)
@@ -20,4 +21,14 @@ tests_unit_data_model_LDADD = $(TEST_LIBS)
 tests_unit_data_threads_SOURCES = tests/unit/data-threads.c
 tests_unit_data_threads_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_threads_LDADD = $(TEST_LIBS)
+tests_unit_data_full_SOURCES = tests/unit/data-full.c
+tests_unit_data_full_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_full_LDADD = $(TEST_LIBS)
+# A helper of shell tests.
+check_PROGRAMS += tests/unit/data-poke
+tests_unit_data_poke_SOURCES = tests/unit/data-poke.c
+tests_unit_data_poke_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_poke_LDADD = libengine.la
+TESTS += tests/unit/data-nocow.sh
+dist_check_SCRIPTS += tests/unit/data-nocow.sh
 endif
