@@ -27,6 +27,7 @@
 #include "base/math.h"
 #include "base/workers.h"
 #include "block/block.h"
+#include "block/pool.h"
 
 enum block_state {
   BLOCK_READING,        /* in the table; its reader fills it, others wait */
@@ -94,14 +95,9 @@ struct block_cache {
    */
   atomic_uint_fast64_t newest;
 
-  /* Buffers for reuse, linked through their first bytes: copy on write takes
-   * and gives back thousands of them in each transaction.
-   */
-  struct mutex pool_lock;      /* RANK_BLOCK_CACHE */
-  void *pool;
-  size_t pool_n, pool_max;
+  struct block_pool pool;
 
-  struct mutex jobs_lock;      /* RANK_BLOCK_CACHE */
+  struct mutex jobs_lock;      /* RANK_BLOCK_CACHE; protects all below */
   struct cond jobs_done;
   unsigned jobs;               /* prefetches queued or running */
   struct workers *workers;     /* NULL: prefetch reads at once */

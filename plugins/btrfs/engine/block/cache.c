@@ -10,7 +10,7 @@
 #include "block/block_priv.h"
 
 #define SHARDS_MAX 16
-#define POOL_BYTES_MAX (16 * 1024 * 1024)
+#define HOT_BYTES_MAX (8 * 1024 * 1024) /* free buffers kept */
 #define SHARD_CAPACITY_MIN 64  /* fewer blocks than this: fewer shards */
 #define TABLE_SIZE_MIN 64
 #define GHOSTS_MAX (1 << 16)
@@ -35,47 +35,6 @@ table_slot (struct block_shard *s, uint64_t bytenr)
   return &s->table[block_hash_value (bytenr) & (s->table_size - 1)];
 }
 
-static void *
-pool_take (struct block_cache *c)
-{
-  void *data;
-
-  mutex_lock (&c->pool_lock);
-  data = c->pool;
-  if (data != NULL) {
-    memcpy (&c->pool, data, sizeof c->pool);
-    c->pool_n--;
-  }
-  mutex_unlock (&c->pool_lock);
-  return data != NULL ? data : io_alloc (c->nodesize);
-}
-
-static void
-pool_give (struct block_cache *c, void *data)
-{
-  mutex_lock (&c->pool_lock);
-  if (c->pool_n < c->pool_max) {
-    memcpy (data, &c->pool, sizeof c->pool);
-    c->pool = data;
-    c->pool_n++;
-    data = NULL;
-  }
-  mutex_unlock (&c->pool_lock);
-  free (data);
-}
-
-static void
-pool_done (struct block_cache *c)
-{
-  void *data;
-
-  while ((data = c->pool) != NULL) {
-    memcpy (&c->pool, data, sizeof c->pool);
-    free (data);
-  }
-  mutex_done (&c->pool_lock);
-}
-
 struct block_priv *
 block_alloc (struct block_cache *c, uint64_t bytenr)
 {
@@ -83,7 +42,7 @@ block_alloc (struct block_cache *c, uint64_t bytenr)
 
   if (p == NULL)
     return NULL;
-  p->b.data = pool_take (c);
+  p->b.data = block_pool_take (&c->pool);
   if (p->b.data == NULL) {
     free (p);
     return NULL;
@@ -106,7 +65,7 @@ block_free (struct block_priv *p)
 {
   if (p == NULL)
     return;
-  pool_give (p->cache, p->b.data);
+  block_pool_give (&p->cache->pool, p->b.data);
   atomic_fetch_sub_explicit (&p->cache->nr_alive, 1, memory_order_release);
   free (p);
 }
@@ -354,7 +313,7 @@ block_cache_new (struct volume *v, size_t budget_bytes,
                  struct block_cache **ret)
 {
   struct block_cache *c = calloc (1, sizeof *c);
-  size_t capacity;
+  size_t capacity, hot;
   unsigned i;
   int r = 0;
 
@@ -364,15 +323,14 @@ block_cache_new (struct volume *v, size_t budget_bytes,
   c->format = volume_format (v);
   c->nodesize = c->format->nodesize;
   atomic_init (&c->newest, le64_get (volume_super (v)->generation));
-  c->pool_max = MIN (budget_bytes / 8, (size_t) POOL_BYTES_MAX) /
-    c->nodesize;
-  capacity = budget_bytes / c->nodesize - c->pool_max;
+  hot = MIN (budget_bytes / 8, (size_t) HOT_BYTES_MAX) / c->nodesize;
+  block_pool_init (&c->pool, c->nodesize, hot);
+  capacity = budget_bytes / c->nodesize - hot;
   c->nr_shards = SHARDS_MAX;
   while (c->nr_shards > 1 && capacity / c->nr_shards < SHARD_CAPACITY_MIN)
     c->nr_shards /= 2;
   c->shard_capacity = MAX (capacity / c->nr_shards, 1);
   mutex_init (&c->jobs_lock, RANK_BLOCK_CACHE);
-  mutex_init (&c->pool_lock, RANK_BLOCK_CACHE);
   cond_init (&c->jobs_done);
   c->shards = calloc (c->nr_shards, sizeof *c->shards);
   if (c->shards == NULL) {
@@ -409,7 +367,7 @@ block_cache_free (struct block_cache *c)
                (uint64_t) atomic_load (&c->nr_alive));
     return;
   }
-  pool_done (c);
+  block_pool_done (&c->pool);
   cond_done (&c->jobs_done);
   mutex_done (&c->jobs_lock);
   free (c->shards);
