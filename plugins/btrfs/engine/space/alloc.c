@@ -35,6 +35,7 @@ struct alloc {
   enum space_kind kind;
   uint64_t min, want, hint, align; /* bytes */
   uint64_t promised;           /* taken off may_use; at most */
+  bool data;
 };
 
 /* A walk over the groups by address, wrapping once. */
@@ -128,6 +129,10 @@ account (struct space *sp, struct block_group *bg, const struct alloc *a,
   SCOPED_LOCK (&sp->lock);
   assert (i->may_use >= promised);
   i->may_use -= promised;
+  if (a->data) {
+    assert (sp->data_promised >= promised);
+    sp->data_promised -= promised;
+  }
   bg->reserved += len;
   i->reserved += len;
   sp->current[bg->kind] = bg;
@@ -170,7 +175,8 @@ space_data_alloc (struct space *sp, uint64_t min, uint64_t want,
                   uint64_t hint, uint64_t *ret_start, uint64_t *ret_len)
 {
   struct alloc a = { .kind = space_data_kind (sp), .min = min, .want = want,
-    .hint = hint, .align = sp->sectorsize, .promised = want };
+    .hint = hint, .align = sp->sectorsize, .promised = want,
+    .data = true };
   int r;
 
   assert (min > 0 && min <= want && is_aligned (min, sp->sectorsize) &&

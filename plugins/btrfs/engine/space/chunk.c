@@ -502,6 +502,10 @@ may_remove (struct space *sp, struct block_group *bg, unsigned empty_left)
   uint64_t gone = i->used + i->reserved + i->pinned + i->readonly +
     i->may_use;
 
+  /* The map is ahead of the counters while an allocation is under way. */
+  if (bg->loaded &&
+      bg->map.nset != (bg->length - bg->super_bytes) / sp->sectorsize)
+    return false;
   return bg->kind != SPACE_SYSTEM && !bg->readonly && !bg->fresh &&
     bg->used == 0 && bg->item_used == 0 && bg->reserved == 0 &&
     bg->pinned == 0 && bg->nocow == 0 && RB_EMPTY (&bg->changes) &&

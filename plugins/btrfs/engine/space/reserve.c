@@ -41,7 +41,7 @@ space_global_reserve (struct space *sp)
 static uint64_t
 hidden_demand (const struct space *sp)
 {
-  uint64_t data = sp->mixed ? 0 : sp->info[SPACE_DATA].may_use;
+  uint64_t data = sp->data_promised;
   uint64_t refs = sp->pending_refs > 0 ? sp->pending_refs : 0;
 
   return refs * (sp->nodesize / 32) + data / sp->sectorsize * 512;
@@ -74,7 +74,7 @@ metadata_needed (const struct space *sp, uint64_t bytes, uint64_t data)
   const struct space_info *m = &sp->info[SPACE_METADATA];
 
   return gone_bytes (m) + hidden_demand (sp) + sp->global + bytes +
-    (sp->mixed ? 0 : data / sp->sectorsize * 512);
+    data / sp->sectorsize * 512;
 }
 
 struct want {
@@ -92,7 +92,7 @@ fits (const struct space *sp, const struct want *w, uint64_t spare)
   uint64_t over = w->data ? 0 : overcommit_bytes (sp), need;
 
   if (w->kind == SPACE_METADATA) {
-    need = metadata_needed (sp, w->bytes, 0);
+    need = metadata_needed (sp, w->bytes, w->data ? w->bytes : 0);
     if (w->to_free)
       need -= sp->global - sp->global / 4;
     return need <= i->total + over + spare;
@@ -109,6 +109,8 @@ promise (struct space *sp, const struct want *w, bool jump_queue)
   if ((sp->waiters && !jump_queue) || !fits (sp, w, 0))
     return false;
   sp->info[w->kind].may_use += w->bytes;
+  if (w->data)
+    sp->data_promised += w->bytes;
   return true;
 }
 
@@ -335,6 +337,7 @@ space_data_unreserve (struct space *sp, uint64_t bytes)
   struct space_info *i = &sp->info[space_data_kind (sp)];
 
   SCOPED_LOCK (&sp->lock);
-  assert (i->may_use >= bytes);
+  assert (i->may_use >= bytes && sp->data_promised >= bytes);
   i->may_use -= bytes;
+  sp->data_promised -= bytes;
 }

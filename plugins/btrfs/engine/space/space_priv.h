@@ -89,6 +89,7 @@ struct space {
   uint64_t global;             /* size of the global reserve */
   unsigned meta_copies;        /* of a new metadata chunk */
   int64_t pending_refs;
+  uint64_t data_promised;      /* the part of may_use that is for data */
   bool fst_enabled;            /* maintained */
   bool fst_trusted;            /* complete: may be loaded from */
   bool fst_one_by_one, fst_no_cache, discard;

@@ -85,8 +85,9 @@ latch_abort (struct trans *t, int err)
   text = strdup (err_text (err));
   t->abort_err = err;
   t->abort_text = text;
-  log_error ("transaction %llu aborted, the pool is read-only now: %s",
-             (unsigned long long) t->running, text ? text : "");
+  log_msg (err == -ERR_shutdown ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR,
+           "transaction %llu aborted, the pool is read-only now: %s",
+           (unsigned long long) t->running, text ? text : "");
   cond_broadcast (&t->cond);
 }
 
