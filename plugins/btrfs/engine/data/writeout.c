@@ -234,6 +234,17 @@ checksum (struct writeout *w)
                w->d->ps, w->sums + i * fmt->csum_size);
 }
 
+/* The end of the chunk that ADDR lies in: no operation crosses it. */
+static uint64_t
+chunk_end (const struct writeout *w, uint64_t addr)
+{
+  struct chunk_info c;
+
+  if (!volume_find_chunk (w->d->env.volume, addr, &c) || c.logical > addr)
+    return UINT64_MAX;          /* the write will tell */
+  return c.logical + c.length;
+}
+
 /* Pages that follow each other on disk are one operation, whatever runs they
  * belong to.
  */
@@ -244,14 +255,16 @@ make_ops (struct writeout *w, struct volume_op *ops, struct iovec *iov,
   const uint32_t ps = w->d->ps;
   CLEANUP_FREE uint32_t *page = malloc (w->n * sizeof *page);
   size_t ops_n = 0, i, start;
+  uint64_t end;
 
   if (page == NULL)
     return 0;
   for (i = 0; i < w->n; ++i)
     page[i] = w->page[i].page;
   for (start = 0; start < w->n; start = i) {
+    end = chunk_end (w, w->disk[start]);
     for (i = start + 1; i < w->n && i - start < OP_PAGES; ++i)
-      if (w->disk[i] != w->disk[i - 1] + ps)
+      if (w->disk[i] != w->disk[i - 1] + ps || w->disk[i] >= end)
         break;
     ops[ops_n] = (struct volume_op) {
       .kind = IO_WRITE, .logical = w->disk[start],
