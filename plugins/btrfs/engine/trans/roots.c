@@ -97,10 +97,13 @@ lookup (struct roots *rs, uint64_t id)
 }
 
 /* Registers P or, if another thread was faster, frees it; the registered one
- * with a reference to *ret.
+ * with a reference to *ret.  SEEN, if not NULL, is the number of departures
+ * before P was read: if another root has left since, it may have been P's own
+ * tree, changed since, so P is freed and NULL returned: read it again.
  */
 static void
-publish (struct roots *rs, struct root_priv *p, struct root **ret)
+publish (struct roots *rs, struct root_priv *p, const uint64_t *seen,
+         struct root **ret)
 {
   struct root_priv *old;
 
@@ -109,6 +112,12 @@ publish (struct roots *rs, struct root_priv *p, struct root **ret)
   p->root.tree->opaque = &p->root;
   p->used = le64_get (p->root.item.bytes_used);
   mutex_lock (&rs->lock);
+  if (seen && *seen != rs->departures) {
+    mutex_unlock (&rs->lock);
+    root_free (p);
+    *ret = NULL;
+    return;
+  }
   old = RB_INSERT (roots_tree, &rs->by_id, p);
   if (old)
     old->refs++;
@@ -157,7 +166,7 @@ open_first (struct roots *rs, uint64_t id, uint64_t bytenr,
     free (p);
     return r;
   }
-  publish (rs, p, ret);
+  publish (rs, p, NULL, ret);
   return 0;
 }
 
@@ -232,22 +241,30 @@ read_item (struct roots *rs, uint64_t id, struct root *root, bool dead_ok)
   return 0;
 }
 
-static int
-get (struct roots *rs, uint64_t id, bool dead_ok, struct root **ret)
+/* The registered root ID with a reference; NULL and *RET_SEEN when there is
+ * none.
+ */
+static struct root *
+get_registered (struct roots *rs, uint64_t id, uint64_t *ret_seen)
 {
   struct root_priv *p;
+
+  SCOPED_LOCK (&rs->lock);
+  p = lookup (rs, id);
+  *ret_seen = rs->departures;
+  if (p == NULL)
+    return NULL;
+  p->refs++;
+  return &p->root;
+}
+
+static int
+read_root (struct roots *rs, uint64_t id, bool dead_ok,
+           struct root_priv **ret)
+{
+  struct root_priv *p = calloc (1, sizeof *p);
   int r;
 
-  {
-    SCOPED_LOCK (&rs->lock);
-    p = lookup (rs, id);
-    if (p) {
-      p->refs++;
-      *ret = &p->root;
-      return 0;
-    }
-  }
-  p = calloc (1, sizeof *p);
   if (p == NULL)
     return err_new (ERR_nomem, "root of a tree");
   p->root.id = id;
@@ -255,12 +272,40 @@ get (struct roots *rs, uint64_t id, bool dead_ok, struct root **ret)
   if (r == 0)
     r = open_root (rs, p, le64_get (p->root.item.bytenr),
                    le64_get (p->root.item.generation), p->root.item.level);
-  if (r < 0) {
+  if (r < 0)
     free (p);
-    return r;
+  else
+    *ret = p;
+  return r;
+}
+
+static int
+get (struct roots *rs, uint64_t id, bool dead_ok, struct root **ret)
+{
+  struct root_priv *p = NULL;
+  uint64_t seen, now;
+  int r;
+
+  for (;;) {
+    *ret = get_registered (rs, id, &seen);
+    if (*ret != NULL)
+      return 0;
+    r = read_root (rs, id, dead_ok, &p);
+    if (r == 0) {
+      publish (rs, p, &seen, ret);
+      if (*ret != NULL)
+        return 0;
+      continue;
+    }
+    /* The same for a root block that was replaced while we looked. */
+    *ret = get_registered (rs, id, &now);
+    if (*ret != NULL) {
+      err_clear ();
+      return 0;
+    }
+    if (now == seen)
+      return r;
   }
-  publish (rs, p, ret);
-  return 0;
 }
 
 int
@@ -291,8 +336,10 @@ roots_delete (struct roots *rs, struct txn *txn, struct root *root)
   if (p->listed)
     TAILQ_REMOVE (&rs->dirty, p, dirty_entry);
   p->listed = false;
-  if (!p->gone)
+  if (!p->gone) {
     RB_REMOVE (roots_tree, &rs->by_id, p);
+    rs->departures++;
+  }
   p->gone = true;
   return 0;
 }
@@ -309,8 +356,10 @@ roots_put (struct roots *rs, struct root *root)
   assert (p->refs > 0);
   if (--p->refs > 0 || p->listed || !is_subvol_id (root->id))
     p = NULL;
-  else if (!p->gone)
+  else if (!p->gone) {
     RB_REMOVE (roots_tree, &rs->by_id, p);
+    rs->departures++;
+  }
   mutex_unlock (&rs->lock);
   if (p)
     root_free (p);
@@ -411,7 +460,7 @@ roots_create (struct roots *rs, struct txn *txn, uint64_t id, bool shareable,
     root_free (p);
     return r;
   }
-  publish (rs, p, &root);
+  publish (rs, p, NULL, &root);
   assert (root == &p->root);
   roots_tree_dirtied (&txn->tree, root->tree);
   *ret = root;

@@ -191,6 +191,7 @@ roots_capture (struct roots *rs)
     }
     else if (p->refs == 0) {
       RB_REMOVE (roots_tree, &rs->by_id, p);
+      rs->departures++;
       p->dirty_entry.tqe_next = dead;
       dead = p;
     }

@@ -32,6 +32,7 @@ struct roots {
 
   struct mutex lock;           /* RANK_TRANS; protects all below */
   struct roots_tree by_id;
+  uint64_t departures;         /* subvolumes that have left by_id */
   struct dirty_roots dirty;    /* changed in the running transaction */
 };
 
