@@ -140,21 +140,36 @@ batch_sector (void *opaque, size_t i)
   return page_mem (d->pages, page[i]);
 }
 
+/* The end of the chunk that ADDR lies in: no operation crosses it. */
+static uint64_t
+chunk_end (const struct batch *b, uint64_t addr)
+{
+  struct chunk_info c;
+
+  if (!volume_find_chunk (b->d->env.volume, addr, &c) || c.logical > addr)
+    return UINT64_MAX;          /* the read will tell */
+  return c.logical + c.length;
+}
+
 static void
 make_runs (struct batch *b)
 {
+  uint64_t end = 0;
   size_t i;
 
   b->runs = 0;
   for (i = 0; i < b->n; ++i) {
     struct run *last = b->runs > 0 ? &b->run[b->runs - 1] : NULL;
 
-    if (last != NULL && last->n < RUN_PAGES
+    if (last != NULL && last->n < RUN_PAGES && b->disk[i] < end
         && last->disk + (uint64_t) last->n * b->d->ps == b->disk[i])
       ++last->n;
-    else
+    else {
+      if (b->disk[i] >= end || last == NULL || b->disk[i] < last->disk)
+        end = chunk_end (b, b->disk[i]);
       b->run[b->runs++] = (struct run) { .disk = b->disk[i], .first = i,
                                          .n = 1 };
+    }
   }
 }
 
