@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """make bench: our figures beside those of peers, measured in the same run.
 
-Peers are the nbdkit memory plugin (what the protocol allows) and the nbdkit
-file plugin on a file of the same size in a kernel btrfs, with and without
-copy on write.  Ours and the kernel's pool are on loop devices with direct
+Ours is measured under both hosts, nbdkit and btrnbdd.  Peers are the nbdkit
+memory plugin (what the protocol allows) and the nbdkit file plugin on a file
+of the same size in a kernel btrfs, with and without copy on write.  Ours and the kernel's pool are on loop devices with direct
 I/O, one at a time, over files in the same directory.
 
 Written bytes are counted at the loop device; CPU seconds are those of the
@@ -91,13 +91,14 @@ class Server:
         self.rss = 0
         self.process = None
 
+    def command(self):
+        return ['nbdkit', '-f', '--exit-with-parent', '-U', self.sock]
+
     def start(self):
         if os.path.exists(self.sock):
             os.unlink(self.sock)
-        env = dict(os.environ)
         self.process = subprocess.Popen(
-            ['nbdkit', '-f', '--exit-with-parent', '-U', self.sock]
-            + self.args, stdin=subprocess.DEVNULL, env=env)
+            self.command() + self.args, stdin=subprocess.DEVNULL)
         for _ in range(600):
             if os.path.exists(self.sock):
                 try:
@@ -137,7 +138,8 @@ class Server:
 
 
 class Ours(Server):
-    def __init__(self, bench, nocow):
+    def __init__(self, bench, name, daemon, nocow):
+        self.daemon = daemon
         self.loop = Loop(os.path.join(bench.dir, 'ours.img'),
                          bench.pool_size)
         try:
@@ -149,10 +151,16 @@ class Ours(Server):
             self.loop.close()
             raise
         super().__init__(
-            bench, 'ours nocow' if nocow else 'ours', 'disk',
+            bench, name, 'disk',
             [os.path.join(bench.build,
                           'plugins/btrfs/.libs/nbdkit-btrfs-plugin.so'),
              self.loop.dev, f'cache-size={bench.cache}'])
+
+    def command(self):
+        if not self.daemon:
+            return super().command()
+        return [os.path.join(self.bench.build, 'btrnbdd'),
+                '-l', f'unix:{self.sock}', '--plugin']
 
     def written(self):
         return self.loop.written()
@@ -317,30 +325,42 @@ class Bench:
         }
 
     def servers(self):
-        return [('ours', lambda: Ours(self, False)),
-                ('ours nocow', lambda: Ours(self, True)),
+        def ours(name, daemon, nocow):
+            return name, lambda: Ours(self, name, daemon, nocow)
+
+        return [ours('nbdkit', False, False),
+                ours('btrnbdd', True, False),
+                ours('nbdkit nocow', False, True),
+                ours('btrnbdd nocow', True, True),
                 ('memory', lambda: Memory(self)),
                 ('kernel cow', lambda: Kernel(self, False)),
                 ('kernel nocow', lambda: Kernel(self, True))]
 
 
+RATIOS = [('nbdkit', 'kernel cow'), ('btrnbdd', 'kernel cow'),
+          ('nbdkit nocow', 'kernel nocow'), ('btrnbdd nocow', 'kernel nocow'),
+          ('nbdkit', 'memory'), ('btrnbdd', 'memory')]
+
+
 def table(results, loads):
     names = list(results)
-    print(f'\n{"operations or MiB per second":36}' + ''.join(f'{n:>14}' for n in names)
-          + '   ours/cow  nocow/nocow  ours/memory')
+    print(f'\n{"operations or MiB per second":34}'
+          + ''.join(f'{n:>14}' for n in names))
     for load in loads:
-        line = f'{load.name:36}'
-        for n in names:
-            m = results[n].get(load.name)
-            line += f'{m["rate"]:>14,.0f}' if m else f'{"-":>14}'
+        print(f'{load.name:34}' + ''.join(
+            f'{results[n][load.name]["rate"]:14,.0f}' for n in names))
 
-        def ratio(a, b):
-            x = results.get(a, {}).get(load.name)
-            y = results.get(b, {}).get(load.name)
-            return f'{x["rate"] / y["rate"]:.2f}x' if x and y else '-'
-        print(line + f'{ratio("ours", "kernel cow"):>11}'
-              f'{ratio("ours nocow", "kernel nocow"):>13}'
-              f'{ratio("ours", "memory"):>13}')
+    pairs = [(a, b) for a, b in RATIOS if a in results and b in results]
+    if pairs:
+        print(f'\n{"ours as a multiple of the peer":34}' + ''.join(
+            f'{a + " /":>15}' for a, b in pairs))
+        print(f'{"":34}' + ''.join(f'{b:>15}' for a, b in pairs))
+        for load in loads:
+            def ratio(a, b):
+                return (results[a][load.name]['rate']
+                        / results[b][load.name]['rate'])
+            print(f'{load.name:34}' + ''.join(
+                f'{ratio(a, b):14.2f}x' for a, b in pairs))
 
     print('\nCPU seconds of the server (of the machine without fio) per '
           '100k operations; per GiB for 1M;')
