@@ -1,0 +1,53 @@
+# ./quickstart makes a pool once, serves it on both sockets, ends cleanly on
+# Ctrl-C, and finds the same data again.
+. "${abs_top_srcdir:?}/tests/lib/functions.sh"
+requires nbdcopy nbdinfo perl
+[ "$abs_top_builddir" = "$abs_top_srcdir/build" ] ||
+  skip_all "quickstart builds in ./build"
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+# A port that nobody listens on.
+for port in $(shuf -i 20000-32000 -n 20); do
+  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+done
+export POOL=$tmp/pool.img PORT=$port POOL_SIZE=1G VOLUME_SIZE=200M
+tcp=nbd://127.0.0.1:$port/disk0
+unix="nbd+unix:///disk0?socket=$tmp/pool.sock"
+
+start ()
+{
+  # In a process group of its own, as in a terminal.
+  setsid "$abs_top_srcdir/quickstart" >"$tmp/quick.log" 2>&1 </dev/null &
+  quick=$!
+  cleanup_fn stop_pid $quick
+  wait_until 120 nbdinfo "$tcp" || { diag "$(cat "$tmp/quick.log")"; return 1; }
+}
+
+# Ctrl-C: SIGINT to everything in the foreground.
+stop ()
+{
+  kill -INT -- "-$quick"
+  wait $quick
+}
+
+head -c 5000000 /dev/urandom >"$tmp/in"
+truncate -s 200M "$tmp/in"
+start && pass "it serves" || { fail "it serves"; done_testing; }
+for line in "nbdinfo nbd" "nbdcopy some.img" "nbd-client" "qemu-system"; do
+  grep -q "$line" "$tmp/quick.log"
+  is $? 0 "it tells what to type: $line"
+done
+is "$(nbdinfo --size "$tcp")" $((200 << 20)) "the size of disk0"
+ok "write through TCP" nbdcopy "$tmp/in" "$tcp"
+ok "read through the unix socket" nbdcopy "$unix" "$tmp/out"
+cmp -s "$tmp/in" "$tmp/out"; is $? 0 "the same bytes"
+stop; is $? 0 "Ctrl-C ends it with status 0"
+[ ! -e "$tmp/pool.sock" ]; is $? 0 "the socket is gone"
+start && pass "it serves again" || { fail "it serves again"; done_testing; }
+ok "read through TCP" nbdcopy "$tcp" "$tmp/out"
+cmp -s "$tmp/in" "$tmp/out"; is $? 0 "the same data is there"
+kill "$quick"; wait "$quick"; is $? 0 "SIGTERM ends it with status 0"
+if command -v btrfs >/dev/null; then
+  ok "btrfs check" check_clean "$POOL"
+fi
+done_testing
