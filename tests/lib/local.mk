@@ -5,3 +5,8 @@ check_PROGRAMS += tests/lib/mkfs-pool
 tests_lib_mkfs_pool_SOURCES = tests/lib/mkfs-pool.c
 tests_lib_mkfs_pool_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_lib_mkfs_pool_LDADD = libengine.la
+
+check_PROGRAMS += tests/lib/churn
+tests_lib_churn_SOURCES = tests/lib/churn.c
+tests_lib_churn_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_lib_churn_LDADD = libengine.la
