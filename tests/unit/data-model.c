@@ -313,6 +313,38 @@ small_nodes_sha256 (void **state)
   on_pool (&opts, 4, false);
 }
 
+static void
+large_sectors (void **state)
+{
+  const struct btrnbd_mkfs_opts opts = { .size = 512 << 20, .force = true,
+                                         .sectorsize = 16384,
+                                         .csum = "xxhash" };
+
+  (void) state;
+  on_pool (&opts, 5, false);
+}
+
+static void
+largest_sectors (void **state)
+{
+  const struct btrnbd_mkfs_opts opts = { .size = 512 << 20, .force = true,
+                                         .sectorsize = 65536,
+                                         .nodesize = 65536 };
+
+  (void) state;
+  on_pool (&opts, 6, true);
+}
+
+static void
+mixed (void **state)
+{
+  const struct btrnbd_mkfs_opts opts = { .size = 256 << 20, .force = true,
+                                         .mixed = true, .nodesize = 4096 };
+
+  (void) state;
+  on_pool (&opts, 7, false);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -321,6 +353,9 @@ main (int argc, char **argv)
     cmocka_unit_test (nocow_files),
     cmocka_unit_test (holes_as_items),
     cmocka_unit_test (small_nodes_sha256),
+    cmocka_unit_test (large_sectors),
+    cmocka_unit_test (largest_sectors),
+    cmocka_unit_test (mixed),
   };
 
   if (argc >= 4) {

@@ -5,6 +5,7 @@
  *   create FILE         create-nocow FILE      size FILE BYTES
  *   write FILE OFFSET BYTES LETTER             zero FILE OFFSET BYTES
  *   punch FILE OFFSET BYTES                    reopen
+ *   read FILE OFFSET BYTES
  *
  * Every change is flushed; a write prints how many bytes went in place.
  */
@@ -53,6 +54,12 @@ change (char **a)
 
     memset (buf, a[4][0], len);
     check (btrnbd_pwrite (f, buf, len, offset, 0), "write");
+    free (buf);
+  }
+  else if (strcmp (a[0], "read") == 0) {
+    void *buf = malloc (len);
+
+    check (btrnbd_pread (f, buf, len, offset), "read");
     free (buf);
   }
   else if (strcmp (a[0], "size") == 0)

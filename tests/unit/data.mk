@@ -29,6 +29,8 @@ check_PROGRAMS += tests/unit/data-poke
 tests_unit_data_poke_SOURCES = tests/unit/data-poke.c
 tests_unit_data_poke_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_poke_LDADD = libengine.la
-TESTS += tests/unit/data-kernel.sh tests/unit/data-nocow.sh
-dist_check_SCRIPTS += tests/unit/data-kernel.sh tests/unit/data-nocow.sh
+TESTS += tests/unit/data-kernel.sh tests/unit/data-nocow.sh \
+	tests/unit/data-repair.sh
+dist_check_SCRIPTS += tests/unit/data-kernel.sh tests/unit/data-nocow.sh \
+	tests/unit/data-repair.sh
 endif

@@ -422,9 +422,9 @@ run_batch (struct writeout *w)
   fill_disk (w);
   checksum (w);
   failed = write_pages (w);
+  forget_cached (w);
   if (failed == -ERR_nomem)
     return failed;
-  forget_cached (w);
   count_written (w);
   r = writeout_insert (w);
   return r < 0 ? r : failed;
