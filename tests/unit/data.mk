@@ -3,6 +3,7 @@ DATA_TESTS = \
 	tests/unit/data-cache \
 	tests/unit/data-decompress \
 	tests/unit/data-full \
+	tests/unit/data-map \
 	tests/unit/data-model \
 	tests/unit/data-threads
 check_PROGRAMS += $(DATA_TESTS)
@@ -24,6 +25,9 @@ tests_unit_data_threads_LDADD = $(TEST_LIBS)
 tests_unit_data_full_SOURCES = tests/unit/data-full.c
 tests_unit_data_full_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_full_LDADD = $(TEST_LIBS)
+tests_unit_data_map_SOURCES = tests/unit/data-map.c
+tests_unit_data_map_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_map_LDADD = $(TEST_LIBS)
 # A helper of shell tests.
 check_PROGRAMS += tests/unit/data-poke
 tests_unit_data_poke_SOURCES = tests/unit/data-poke.c
