@@ -24,33 +24,41 @@ struct held_table {
   uint16_t count[RANK_COUNT];
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t held_key;
 static bool have_key;
 
+/* When the library is loaded, before any lock is taken: the check for it on
+ * each use would cost as much as the rest.
+ */
+__attribute__ ((constructor))
 static void
 make_key (void)
 {
   have_key = pthread_key_create (&held_key, free) == 0;
 }
 
+__attribute__ ((noinline, cold))
 static struct held_table *
-held_table (void)
+make_held_table (void)
 {
   struct held_table *h;
 
-  pthread_once (&once, make_key);
   if (!have_key)
     return NULL;
-  h = pthread_getspecific (held_key);
-  if (h == NULL) {
-    h = calloc (1, sizeof *h);
-    if (h != NULL && pthread_setspecific (held_key, h) != 0) {
-      free (h);
-      h = NULL;
-    }
+  h = calloc (1, sizeof *h);
+  if (h != NULL && pthread_setspecific (held_key, h) != 0) {
+    free (h);
+    h = NULL;
   }
   return h;
+}
+
+static inline struct held_table *
+held_table (void)
+{
+  struct held_table *h = have_key ? pthread_getspecific (held_key) : NULL;
+
+  return __builtin_expect (h != NULL, true) ? h : make_held_table ();
 }
 
 static bool
@@ -65,6 +73,7 @@ highest (uint64_t ranks)
   return ranks == 0 ? RANK_NONE : 63 - __builtin_clzll (ranks);
 }
 
+__attribute__ ((noreturn, cold))
 static void
 order_violation (const char *what, unsigned rank, unsigned held)
 {
@@ -73,33 +82,31 @@ order_violation (const char *what, unsigned rank, unsigned held)
   abort ();
 }
 
-static void
+/* Returns the thread's table, for after_lock. */
+static inline struct held_table *
 before_lock (enum lock_rank rank)
 {
   struct held_table *h = held_table ();
   unsigned top;
 
-  if (h == NULL)
-    return;
+  if (h == NULL || h->ranks >> rank == 0)
+    return h;
   top = highest (h->ranks);
-  if (top < rank || (top == rank && rank_is_ladder (rank)))
-    return;
-  if (h->ranks != 0)
+  if (top > rank || !rank_is_ladder (rank))
     order_violation ("taking", rank, top);
+  return h;
 }
 
-static void
-after_lock (enum lock_rank rank)
+static inline void
+after_lock (struct held_table *h, enum lock_rank rank)
 {
-  struct held_table *h = held_table ();
-
   if (h == NULL)
     return;
   h->ranks |= UINT64_C (1) << rank;
   ++h->count[rank];
 }
 
-static void
+static inline void
 before_unlock (enum lock_rank rank)
 {
   struct held_table *h = held_table ();
@@ -123,8 +130,22 @@ lock_assert_below (enum lock_rank rank)
 
 #else /* !BTRNBD_LOCK_DEBUG */
 
-static inline void before_lock (enum lock_rank rank) { (void) rank; }
-static inline void after_lock (enum lock_rank rank) { (void) rank; }
+struct held_table;
+
+static inline struct held_table *
+before_lock (enum lock_rank rank)
+{
+  (void) rank;
+  return NULL;
+}
+
+static inline void
+after_lock (struct held_table *h, enum lock_rank rank)
+{
+  (void) h;
+  (void) rank;
+}
+
 static inline void before_unlock (enum lock_rank rank) { (void) rank; }
 void lock_assert_below (enum lock_rank rank) { (void) rank; }
 
@@ -174,10 +195,11 @@ mutex_done (struct mutex *m)
 void
 mutex_lock (struct mutex *m)
 {
-  before_lock (m->rank);
+  struct held_table *h = before_lock (m->rank);
+
   must (pthread_mutex_lock (&m->m));
   set_owner (&m->owner, &m->held, true);
-  after_lock (m->rank);
+  after_lock (h, m->rank);
 }
 
 /* A trylock cannot deadlock, so its rank is not checked against those held;
@@ -192,7 +214,9 @@ mutex_trylock (struct mutex *m)
     return false;
   must (r);
   set_owner (&m->owner, &m->held, true);
-  after_lock (m->rank);
+#ifdef BTRNBD_LOCK_DEBUG
+  after_lock (held_table (), m->rank);
+#endif
   return true;
 }
 
@@ -241,18 +265,20 @@ rwlock_done (struct rwlock *l)
 void
 rwlock_rdlock (struct rwlock *l)
 {
-  before_lock (l->rank);
+  struct held_table *h = before_lock (l->rank);
+
   must (pthread_rwlock_rdlock (&l->l));
-  after_lock (l->rank);
+  after_lock (h, l->rank);
 }
 
 void
 rwlock_wrlock (struct rwlock *l)
 {
-  before_lock (l->rank);
+  struct held_table *h = before_lock (l->rank);
+
   must (pthread_rwlock_wrlock (&l->l));
   set_owner (&l->owner, &l->held, true);
-  after_lock (l->rank);
+  after_lock (h, l->rank);
 }
 
 void
@@ -298,17 +324,20 @@ cond_done (struct cond *c)
 void
 cond_wait (struct cond *c, struct mutex *m)
 {
+  struct held_table *h;
+
   before_unlock (m->rank);
-  before_lock (m->rank);
+  h = before_lock (m->rank);
   set_owner (&m->owner, &m->held, false);
   must (pthread_cond_wait (&c->c, &m->m));
   set_owner (&m->owner, &m->held, true);
-  after_lock (m->rank);
+  after_lock (h, m->rank);
 }
 
 bool
 cond_timedwait (struct cond *c, struct mutex *m, unsigned timeout_ms)
 {
+  struct held_table *h;
   struct timespec ts;
   int r;
 
@@ -320,11 +349,11 @@ cond_timedwait (struct cond *c, struct mutex *m, unsigned timeout_ms)
     ++ts.tv_sec;
   }
   before_unlock (m->rank);
-  before_lock (m->rank);
+  h = before_lock (m->rank);
   set_owner (&m->owner, &m->held, false);
   r = pthread_cond_timedwait (&c->c, &m->m, &ts);
   set_owner (&m->owner, &m->held, true);
-  after_lock (m->rank);
+  after_lock (h, m->rank);
   if (r == ETIMEDOUT)
     return false;
   must (r);
