@@ -1,10 +1,11 @@
 /* What it costs to open a pool:
  *
- *   open-pool DEVICE [ro|rw [PATH]]
+ *   open-pool DEVICE [ro|rw|write [PATH]]
  *
  * Opens it (read-only by default) and prints, as JSON, the time until it is
  * open and until the first 4 KiB of PATH (disk0/disk by default) are read,
- * the tree blocks read until then, and the memory of the process.
+ * the tree blocks read until then, and the memory of the process.  With
+ * `write`, the first answer is that of a write of 4 KiB and a flush.
  */
 #include <config.h>
 
@@ -44,17 +45,18 @@ int
 main (int argc, char *argv[])
 {
   const char *devices[1] = { argc > 1 ? argv[1] : "" };
-  const bool write = argc > 2 && strcmp (argv[2], "rw") == 0;
-  const struct btrnbd_open_opts opts = { .read_only = !write };
+  const bool write = argc > 2 && strcmp (argv[2], "write") == 0;
+  const bool rw = write || (argc > 2 && strcmp (argv[2], "rw") == 0);
+  const struct btrnbd_open_opts opts = { .read_only = !rw };
   struct btrnbd_pool_stats at_open, at_read;
   struct btrnbd_pool *pool;
   struct btrnbd_file *file;
-  char buf[4096];
+  char buf[4096] = "x";
   double start, opened, answered;
   int r;
 
   if (argc < 2 || argc > 4) {
-    fprintf (stderr, "usage: open-pool DEVICE [ro|rw [PATH]]\n");
+    fprintf (stderr, "usage: open-pool DEVICE [ro|rw|write [PATH]]\n");
     return 2;
   }
   start = now_ms ();
@@ -64,9 +66,10 @@ main (int argc, char *argv[])
   opened = now_ms ();
   btrnbd_pool_get_stats (pool, &at_open);
   r = btrnbd_file_open (pool, argc > 3 ? argv[3] : "disk0/disk",
-                        BTRNBD_OPEN_RDONLY, &file);
+                        write ? 0 : BTRNBD_OPEN_RDONLY, &file);
   if (r == 0)
-    r = btrnbd_pread (file, buf, sizeof buf, 0);
+    r = write ? btrnbd_pwrite (file, buf, sizeof buf, 0, BTRNBD_FUA)
+      : btrnbd_pread (file, buf, sizeof buf, 0);
   if (r < 0)
     goto failed;
   answered = now_ms ();

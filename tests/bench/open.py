@@ -1,11 +1,15 @@
 #!/usr/bin/python3
 """Time and tree blocks to open a 1 TiB pool of many block groups, without
 and with the block-group tree, beside the kernel's mount of the same image.
+
+`answer` is the first read of an export (ro, rw) or the first write and flush
+(write).  `of chunks` is the size of the chunk tree, which everybody reads.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,19 +68,21 @@ def one(opts, directory, bgt):
         fill(mnt, opts.groups)
     finally:
         run('umount', mnt)
-    groups = run('btrfs', 'inspect-internal', 'dump-tree', '-t', 'chunk',
-                 img).count('CHUNK_ITEM')
+    dump = run('btrfs', 'inspect-internal', 'dump-tree', '-t', 'chunk', img)
+    groups = dump.count('CHUNK_ITEM')
+    chunk_blocks = len(re.findall(r'^(?:leaf|node) .* owner CHUNK_TREE$',
+                                  dump, re.M))
     kernel = min(mount_ms(img, mnt) for _ in range(opts.repeat))
     rows = {}
-    for mode in 'ro', 'rw':
+    for mode in 'ro', 'rw', 'write':
         got = [json.loads(run(opener, img, mode))
                for _ in range(opts.repeat)]
         rows[mode] = min(got, key=lambda g: g['answer_ms'])
-    return groups, kernel, rows
+    return groups, chunk_blocks, kernel, rows
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
+    p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--build', default='.')
     p.add_argument('--dir')
     p.add_argument('--groups', type=int, default=1010,
@@ -86,19 +92,19 @@ def main():
     if os.geteuid() != 0:
         sys.exit('open.py: needs root for loop devices and mounts')
     directory = tempfile.mkdtemp(prefix='bench.', dir=opts.dir or opts.build)
-    print(f'\n{"1 TiB, 4K nodes":30}{"groups":>7}{"kernel ms":>10}'
-          f'{"open":>9}{"answer":>9}{"ratio":>7}{"blocks":>8}{"to answer":>10}'
-          f'{"RSS MiB":>8}')
+    print(f'\n{"1 TiB, 4K nodes":34}{"groups":>7}{"kernel ms":>10}'
+          f'{"open ms":>9}{"answer":>9}{"ratio":>7}{"blocks":>8}'
+          f'{"to answer":>10}{"of chunks":>10}{"RSS MiB":>8}')
     try:
         for bgt in False, True:
-            groups, kernel, rows = one(opts, directory, bgt)
+            groups, chunk, kernel, rows = one(opts, directory, bgt)
             for mode, r in rows.items():
                 name = ('with' if bgt else 'without') + \
                     f' block-group tree, {mode}'
-                print(f'{name:30}{groups:7}{kernel:10.1f}'
+                print(f'{name:34}{groups:7}{kernel:10.1f}'
                       f'{r["open_ms"]:9.1f}{r["answer_ms"]:9.1f}'
                       f'{r["answer_ms"] / kernel:7.2f}{r["open_blocks"]:8}'
-                      f'{r["answer_blocks"]:10}'
+                      f'{r["answer_blocks"]:10}{chunk:10}'
                       f'{r["rss_kib"] / 1024:8.1f}')
     finally:
         shutil.rmtree(directory, ignore_errors=True)
