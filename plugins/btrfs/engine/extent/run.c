@@ -357,7 +357,7 @@ run_batch (struct run *run, uint64_t *from, size_t max, bool new_blocks,
   }
   rwlock_unlock (&run->tree->lock);
   if (n > 0)
-    space_pending_refs (ex->space, -(int64_t) n);
+    space_refs_run (ex->space, n);
   *ret_n = n;
   return r;
 }

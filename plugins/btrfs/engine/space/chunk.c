@@ -149,19 +149,35 @@ space_unallocated (struct space *sp)
   return sp->unallocated;
 }
 
+/* A commit may have to copy all of the pool's trees; that part is never for
+ * anybody else.
+ */
+void
+space_refresh_reserve (struct space *sp)
+{
+  uint64_t copy, global;
+
+  copy = roots_reserve_bytes (sp->roots) + (uint64_t) sp->nodesize * 16;
+  copy = MIN (copy, 512 * MIB);
+  global = copy + MAX (copy / 4, (uint64_t) sp->nodesize * 16 * 10);
+  SCOPED_LOCK (&sp->lock);
+  sp->global = MIN (global, sp->info[SPACE_METADATA].total / 4);
+  sp->global_to_free = sp->global > copy ? sp->global - copy
+    : sp->global / 2;
+}
+
 void
 space_refresh (struct space *sp)
 {
-  uint64_t unallocated = count_unallocated (sp), global;
+  uint64_t unallocated = count_unallocated (sp);
   unsigned copies = space_copies (space_profile (sp, SPACE_METADATA));
 
-  global = roots_reserve_bytes (sp->roots);
-  global = MAX (global, (uint64_t) sp->nodesize * 16 * 10);
-  global = MIN (global, 512 * MIB);
-  SCOPED_LOCK (&sp->lock);
-  sp->unallocated = unallocated;
-  sp->meta_copies = copies;
-  sp->global = MIN (global, sp->info[SPACE_METADATA].total / 4);
+  {
+    SCOPED_LOCK (&sp->lock);
+    sp->unallocated = unallocated;
+    sp->meta_copies = copies;
+  }
+  space_refresh_reserve (sp);
 }
 
 /* --- phase one --- */

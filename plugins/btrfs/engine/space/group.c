@@ -515,6 +515,14 @@ space_pending_refs (struct space *sp, int64_t delta)
   sp->pending_refs += delta;
 }
 
+/* The trees have grown instead, and what copying them takes. */
+void
+space_refs_run (struct space *sp, uint64_t n)
+{
+  space_refresh_reserve (sp);
+  space_pending_refs (sp, -(int64_t) n);
+}
+
 /* --- end of a commit --- */
 
 /* The superblock's device items agree with the chunk tree of their commit. */

@@ -44,7 +44,8 @@ hidden_demand (const struct space *sp)
   uint64_t data = sp->data_promised;
   uint64_t refs = sp->pending_refs > 0 ? sp->pending_refs : 0;
 
-  return refs * (sp->nodesize / 32) + data / sp->sectorsize * 512;
+  /* An item in the extent tree is paid twice: the reserve grows by it, too. */
+  return refs * MAX (sp->nodesize / 32, 256u) + data / sp->sectorsize * 512;
 }
 
 static uint64_t
@@ -94,7 +95,7 @@ fits (const struct space *sp, const struct want *w, uint64_t spare)
   if (w->kind == SPACE_METADATA) {
     need = metadata_needed (sp, w->bytes, w->data ? w->bytes : 0);
     if (w->to_free)
-      need -= sp->global - sp->global / 4;
+      need -= sp->global_to_free;
     return need <= i->total + over + spare;
   }
   return gone_bytes (i) + w->bytes <= i->total + spare &&

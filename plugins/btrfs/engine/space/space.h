@@ -90,6 +90,7 @@ extern void space_grow (struct space *);
  * need metadata space when they are run.
  */
 extern void space_pending_refs (struct space *, int64_t delta);
+extern void space_refs_run (struct space *, uint64_t n);
 /* A reserved extent has entered the extent tree. */
 extern int space_extent_inserted (struct space *, struct txn *,
                                   uint64_t start, uint64_t len);

@@ -87,6 +87,8 @@ struct space {
   uint64_t bytes_used;         /* of the superblock */
   uint64_t unallocated;        /* raw bytes outside of chunks */
   uint64_t global;             /* size of the global reserve */
+  uint64_t global_to_free;     /* the part for who frees space; a commit needs
+                                  the rest */
   unsigned meta_copies;        /* of a new metadata chunk */
   int64_t pending_refs;
   uint64_t data_promised;      /* the part of may_use that is for data */
@@ -148,6 +150,7 @@ extern int space_chunk_alloc (struct space *, struct txn *, enum space_kind,
                               bool *ret_made);
 /* Look again at what is outside of chunks, and at the global reserve. */
 extern void space_refresh (struct space *);
+extern void space_refresh_reserve (struct space *); /* only the latter */
 /* The profile of new chunks. */
 extern uint64_t space_profile (struct space *, enum space_kind);
 extern unsigned space_copies (uint64_t profile);
