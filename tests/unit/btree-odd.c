@@ -283,6 +283,46 @@ test_biggest (void **state)
   lab_close (&f.lab);
 }
 
+/* What was prefetched is there, whatever the order of the keys. */
+static void
+test_prefetch (void **state)
+{
+  struct block_cache_stats before, after;
+  struct fixture f = { 0 };
+  struct key keys[300];
+  struct tree *t;
+  unsigned i, round;
+  bool found;
+
+  (void) state;
+  open_lab (&f);
+  lab_ok (tree_create (&f.lab.txn, f.lab.cache, TREE_ID, RANK_TREE_FS, true,
+                       &t), "create");
+  rwlock_wrlock (&t->lock);
+  for (i = 0; i < 6000; i++)
+    lab_ok (tree_insert_data (&f.lab.txn, t, KEY (256, TYPE, i), "12345678",
+                              8), "insert");
+  rwlock_unlock (&t->lock);
+  lab_commit (&f.lab);
+  for (round = 0; round < 2; round++) {
+    t = lab_reopen_tree (&f.lab, t);
+    for (i = 0; i < ARRAY_SIZE (keys); i++)
+      keys[i] = KEY (256, TYPE, round == 0 ? i * 20 : i * 7919 % 6000);
+    tree_prefetch_many (t, keys, ARRAY_SIZE (keys));
+    block_cache_get_stats (f.lab.cache, &before);
+    rwlock_rdlock (&t->lock);
+    for (i = 0; i < ARRAY_SIZE (keys); i++) {
+      lab_ok (tree_get (t, keys[i], NULL, 0, NULL, &found), "get");
+      assert_true (found);
+    }
+    rwlock_unlock (&t->lock);
+    block_cache_get_stats (f.lab.cache, &after);
+    assert_int_equal (before.reads, after.reads);
+  }
+  tree_free (t);
+  lab_close (&f.lab);
+}
+
 /* --- failing allocations --- */
 
 static int
@@ -364,6 +404,7 @@ main (void)
     cmocka_unit_test (test_chain),
     cmocka_unit_test (test_depth),
     cmocka_unit_test (test_biggest),
+    cmocka_unit_test (test_prefetch),
     cmocka_unit_test (test_failing_alloc),
   };
 

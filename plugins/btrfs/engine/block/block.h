@@ -53,6 +53,9 @@ extern bool block_peek (struct block_cache *, const struct tree_expect *,
 /* Hint: read in the background, errors ignored. */
 extern void block_prefetch (struct block_cache *, const struct tree_expect *,
                             size_t n);
+/* The same, done when it returns, all at once. */
+extern void block_prefetch_wait (struct block_cache *,
+                                 const struct tree_expect *, size_t n);
 
 /* A new dirty block, contents tb_init'ed from IDENT (whose generation is the
  * running transaction's).  A stale clean block at that address is dropped; a

@@ -417,3 +417,15 @@ block_prefetch (struct block_cache *c, const struct tree_expect *expect,
       prefetch_run (c, expect, k);
   }
 }
+
+void
+block_prefetch_wait (struct block_cache *c, const struct tree_expect *expect,
+                     size_t n)
+{
+  size_t k;
+
+  for (; n > 0; expect += k, n -= k) {
+    k = MIN (n, (size_t) PREFETCH_MAX);
+    prefetch_run (c, expect, k);
+  }
+}

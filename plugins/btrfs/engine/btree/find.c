@@ -83,57 +83,104 @@ tree_get (struct tree *t, struct key key, void *buf, uint32_t max,
   return 0;
 }
 
-/* What the way to KEY needs next and the cache does not have: *ret_missing
- * and *ret.
- */
-static int
-first_missing (struct tree *t, struct key key, struct tree_expect *ret,
-               bool *ret_missing)
+/* The way to one key through what is cached. */
+struct way {
+  struct tree_expect missing;  /* the first block that is not, ... */
+  bool is_missing;             /* ... if there is one */
+  struct key upper;            /* the next key beyond the last block, ... */
+  bool has_upper;              /* ... if there is one */
+};
+
+static void
+find_way (struct tree *t, struct key key, struct way *ret)
 {
   struct block *b = block_get (t->root), *child;
   unsigned level;
   uint32_t slot;
   bool exact;
 
-  *ret_missing = false;
+  ret->is_missing = ret->has_upper = false;
   for (level = tb_level (b->data); level > 0; level--) {
     slot = tb_search (b->data, key, &exact);
     if (!exact && slot > 0)
       slot--;
-    child_expect (b, slot, t->id, ret);
-    if (!block_peek (t->cache, ret, &child)) {
-      *ret_missing = true;
+    if (slot + 1 < tb_nritems (b->data)) {
+      ret->upper = tb_key (b->data, slot + 1);
+      ret->has_upper = true;
+    }
+    child_expect (b, slot, t->id, &ret->missing);
+    if (!block_peek (t->cache, &ret->missing, &child)) {
+      ret->is_missing = true;
       break;
     }
     block_put (b);
     b = child;
   }
   block_put (b);
-  return 0;
 }
 
 int
 tree_prefetch (struct tree *t, struct key key)
 {
-  struct tree_expect expect;
   struct block *b;
-  bool missing;
+  struct way way;
   unsigned i;
-  int r;
 
   /* The lock is not held while reading, so the tree may change meanwhile and
    * the block be no more what was wanted: then the next round sees that.
    */
   for (i = 0; i < BTRFS_MAX_LEVEL; i++) {
     rwlock_rdlock (&t->lock);
-    r = first_missing (t, key, &expect, &missing);
+    find_way (t, key, &way);
     rwlock_unlock (&t->lock);
-    if (r < 0 || !missing)
-      return r;
-    if (block_read (t->cache, &expect, &b) == 0)
+    if (!way.is_missing)
+      return 0;
+    if (block_read (t->cache, &way.missing, &b) == 0)
       block_put (b);
     else
       err_clear ();
   }
   return 0;
+}
+
+/* The missing blocks, each once; the number of them. */
+static size_t
+collect_missing (struct tree *t, const struct key *key, size_t n,
+                 struct tree_expect *ret)
+{
+  struct way way = { .has_upper = false };
+  size_t i, k = 0;
+
+  rwlock_rdlock (&t->lock);
+  for (i = 0; i < n; i++) {
+    /* In the same block as the one before. */
+    if (i > 0 && key_cmp (key[i - 1], key[i]) <= 0 &&
+        (!way.has_upper || key_cmp (key[i], way.upper) < 0))
+      continue;
+    find_way (t, key[i], &way);
+    if (way.is_missing)
+      ret[k++] = way.missing;
+  }
+  rwlock_unlock (&t->lock);
+  return k;
+}
+
+#define PREFETCH_KEYS 64       /* at once */
+
+void
+tree_prefetch_many (struct tree *t, const struct key *key, size_t n)
+{
+  struct tree_expect missing[PREFETCH_KEYS];
+  size_t m, k;
+  unsigned i;
+
+  for (; n > 0; key += m, n -= m) {
+    m = MIN (n, (size_t) PREFETCH_KEYS);
+    for (i = 0; i < BTRFS_MAX_LEVEL; i++) {
+      k = collect_missing (t, key, m, missing);
+      if (k == 0)
+        break;
+      block_prefetch_wait (t->cache, missing, k);
+    }
+  }
 }

@@ -146,6 +146,10 @@ extern int root_find (struct block_cache *, struct block *root,
  * exclusively by anyone waiting on it: takes it shared itself).
  */
 extern int tree_prefetch (struct tree *, struct key);
+/* For N keys at once; those that lie side by side in ascending order cost
+ * least.  Errors are left to who reads.
+ */
+extern void tree_prefetch_many (struct tree *, const struct key *, size_t n);
 
 /* --- changing (lock exclusive) --- */
 

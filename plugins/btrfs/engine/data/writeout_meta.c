@@ -382,18 +382,17 @@ begin (struct group *g)
   }
 }
 
-/* What the descent will want to read, while the lock is not taken. */
+/* What the descents will want to read, while the lock is not taken. */
 static void
 prefetch (struct group *g)
 {
-  size_t k;
+  struct key key[GROUP_RUNS];
+  size_t k, n = 0;
 
   for (k = g->from; k < g->to; ++k)
-    if (takes_part (&g->w->run[k])
-        && tree_prefetch (file_tree (g->f),
-                          file_extent_key (g->f, run_offset (
-                            g->w, &g->w->run[k]))) < 0)
-      err_clear ();
+    if (takes_part (&g->w->run[k]))
+      key[n++] = file_extent_key (g->f, run_offset (g->w, &g->w->run[k]));
+  tree_prefetch_many (file_tree (g->f), key, n);
 }
 
 static int

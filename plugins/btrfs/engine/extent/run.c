@@ -326,6 +326,24 @@ now_ns (void)
   return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
 }
 
+/* The leaves that the next MAX heads change, all read at once and before the
+ * lock is taken.
+ */
+static void
+prefetch_batch (struct run *run, uint64_t from, size_t max)
+{
+  struct delayed_head find = { .bytenr = from }, *h;
+  struct key key[RUN_BATCH];
+  size_t n = 0;
+
+  mutex_lock (&run->ex->lock);
+  h = RB_NFIND (delayed_heads, &run->ex->queue.heads, &find);
+  for (; h && n < max; h = RB_NEXT (delayed_heads, &run->ex->queue.heads, h))
+    key[n++] = item_key (run, h);
+  mutex_unlock (&run->ex->lock);
+  tree_prefetch_many (run->tree, key, n);
+}
+
 /* Run up to RUN_BATCH heads from *FROM on; *ret_n of them were run. */
 static int
 run_batch (struct run *run, uint64_t *from, size_t max, bool new_blocks,
@@ -337,6 +355,7 @@ run_batch (struct run *run, uint64_t *from, size_t max, bool new_blocks,
   size_t n = 0;
   int r = 0;
 
+  prefetch_batch (run, *from, max);
   t0 = now_ns ();
   rwlock_wrlock (&run->tree->lock);
   while (r == 0 && n < max) {
@@ -370,6 +389,20 @@ freed_cmp (const void *a, const void *b)
   return x->start < y->start ? -1 : x->start > y->start;
 }
 
+static void
+prefetch_csums (struct run *run)
+{
+  struct root *root = roots_pool_tree (run->ex->roots, BTRFS_CSUM_TREE);
+  struct key key[RUN_BATCH];
+  size_t i;
+
+  for (i = 0; i < run->nfreed; i++)
+    key[i] = KEY (BTRFS_EXTENT_CSUM_OBJECTID, BTRFS_EXTENT_CSUM,
+                  run->freed[i].start);
+  if (root != NULL)
+    tree_prefetch_many (root->tree, key, run->nfreed);
+}
+
 /* The extents are pinned: nobody can have given them new checksums. */
 static int
 delete_csums (struct run *run)
@@ -379,6 +412,7 @@ delete_csums (struct run *run)
   int r = 0;
 
   qsort (run->freed, n, sizeof *run->freed, freed_cmp);
+  prefetch_csums (run);
   for (i = 0; i < n && r == 0; ) {
     start = run->freed[i].start;
     end = start + run->freed[i].len;
