@@ -85,7 +85,7 @@ struct btrnbd_pool_info {
   uint64_t incompat, compat_ro;
   bool rotational;            /* any device is */
   bool read_only;
-  char read_only_reason[256];
+  char read_only_reason[256]; /* empty also when it was asked for */
   struct btrnbd_space data, metadata, system;
   uint64_t unallocated, global_reserve, free_estimate;
 };

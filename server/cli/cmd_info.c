@@ -20,7 +20,7 @@ info_json (const struct btrnbd_pool_info *i)
                     "csum", i->csum,
                     "incompat", (json_int_t) i->incompat,
                     "compat_ro", (json_int_t) i->compat_ro,
-                    "read_only", i->read_only,
+                    "read_only", i->read_only_reason[0] != '\0',
                     "read_only_reason", i->read_only_reason[0]
                     ? cli_json_string (i->read_only_reason) : json_null ());
 }

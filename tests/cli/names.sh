@@ -22,6 +22,8 @@ is "$(b --json info | jq -r .uuid)" 12345678-9abc-def0-1234-56789abcdef0 \
    "info: uuid"
 is "$(b --json info | jq -r '[.nodesize, .sectorsize, .csum] | join (" ")')" \
    "16384 4096 crc32c" "info: the defaults"
+is "$(b --json info | jq -c '[.read_only, .read_only_reason]')" \
+   "[false,null]" "info: it can be written"
 ok "info as text" b info
 is "$(b --json ls | jq -c .)" "[]" "ls: nothing yet"
 is "$(b ls)" "" "ls: nothing yet, as text"

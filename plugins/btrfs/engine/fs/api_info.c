@@ -66,7 +66,7 @@ btrnbd_pool_identify (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
     if (device_get_info (volume_device (fs->volume, i)->dev)->rotational)
       ret->rotational = true;
   ret->read_only = fs->read_only || why != NULL;
-  if (why != NULL)
+  if (why != NULL && !(fs->read_only && fs->read_only_reason[0] == '\0'))
     copy_text (ret->read_only_reason, sizeof ret->read_only_reason, why);
 }
 
