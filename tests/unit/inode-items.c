@@ -330,6 +330,132 @@ test_orphan_after_crash (void **state)
   image_remove (&im);
 }
 
+/* --- hostile directories --- */
+
+/* Put raw items into subvolume 5. */
+static void
+plant (struct image *im, struct key key, const void *data, uint32_t size)
+{
+  struct root *root;
+  struct txn *txn;
+
+  ok (roots_get (im->fs->roots, BTRFS_FS_TREE, &root));
+  ok (txn_begin (im->fs->trans, 1, &txn));
+  rwlock_wrlock (&root->tree->lock);
+  ok (tree_insert_data (&txn->tree, root->tree, key, data, size));
+  rwlock_unlock (&root->tree->lock);
+  ok (txn_end (txn));
+  roots_put (im->fs->roots, root);
+}
+
+static void
+plant_entry (struct image *im, const char *name, struct key location,
+             uint64_t index)
+{
+  struct {
+    struct btrfs_dir_item d;
+    char name[32];
+  } e = { .d = { .location = key_to_disk (location),
+      .name_len = le16_make (strlen (name)), .type = BTRFS_FT_DIR } };
+
+  memcpy (e.name, name, strlen (name));
+  plant (im, KEY (TOP_DIR_INO, BTRFS_DIR_ITEM,
+                  name_hash (name, strlen (name))), &e,
+         sizeof e.d + strlen (name));
+  plant (im, KEY (TOP_DIR_INO, BTRFS_DIR_INDEX, index), &e,
+         sizeof e.d + strlen (name));
+}
+
+static int
+lookup_top (struct image *im, const char *name)
+{
+  struct inode *top, *in = NULL;
+  int r;
+
+  ok (inode_top (im->fs->inodes, &top));
+  r = inode_lookup (top, name, strlen (name), &in);
+  inode_put (in);
+  inode_put (top);
+  return r;
+}
+
+static void
+test_hostile_entries (void **state)
+{
+  struct image im;
+  struct inode *top;
+
+  (void) state;
+  image_make (&im, "", 256);
+  image_open (&im);
+  ok (make_dir (&im, "d"));
+  ok (make_file (&im, "f"));
+  ok (make_dir (&im, "d/e"));
+  plant_entry (&im, "no-inode", KEY (7777, BTRFS_INODE_ITEM, 0), 100);
+  plant_entry (&im, "no-subvol", KEY (7777, BTRFS_ROOT_ITEM, -1), 101);
+  plant_entry (&im, "top", KEY (TOP_DIR_INO, BTRFS_INODE_ITEM, 0), 102);
+  plant_entry (&im, "d2", KEY (257, BTRFS_INODE_ITEM, 0), 103);
+  plant_entry (&im, "self", KEY (5, BTRFS_ROOT_ITEM, -1), 104);
+  /* Not found, not followed, not removed; no end of the pool. */
+  fails (lookup_top (&im, "no-inode"), ERR_inode_missing);
+  fails (unlink_path (&im, "no-inode"), ERR_inode_missing);
+  fails (rename_path (&im, "no-inode", "x", RENAME_NO_REPLACE),
+         ERR_inode_missing);
+  ok (lookup_top (&im, "no-subvol")); /* an empty stand-in */
+  assert_false (path_exists (&im, "no-subvol/x"));
+  fails (make_file (&im, "no-subvol/x"), ERR_inode_readonly);
+  fails (unlink_path (&im, "no-subvol"), ERR_is_subvol);
+  fails (rename_path (&im, "no-subvol", "x", RENAME_NO_REPLACE),
+         ERR_dir_format);
+  assert_true (path_exists (&im, "top/top/top/top/d"));
+  fails (unlink_path (&im, "top"), ERR_dir_format);
+  fails (rename_path (&im, "top", "d/e/x", RENAME_NO_REPLACE), ERR_invalid);
+  assert_false (path_exists (&im, "self/self"));
+  /* A second name of a directory: its reference knows only the first. */
+  fails (rename_path (&im, "d2", "x", RENAME_NO_REPLACE), ERR_dir_format);
+  fails (unlink_path (&im, "d2"), ERR_not_empty);
+  ok (inode_top (im.fs->inodes, &top));
+  ok (inode_setxattr (top, "user.still", "writable", 8));
+  inode_put (top);
+  assert_int_equal (trans_check (im.fs->trans), 0);
+  image_close (&im);
+  image_remove (&im);
+}
+
+/* Parents that go round in a circle. */
+static void
+test_hostile_parents (void **state)
+{
+  struct {
+    struct btrfs_inode_ref r;
+    char name[1];
+  } ref = { { le64_make (2), le16_make (1) }, "a" };
+  struct image im;
+  struct root *root;
+  struct txn *txn;
+
+  (void) state;
+  image_make (&im, "", 256);
+  image_open (&im);
+  ok (make_dir (&im, "a"));     /* 257 */
+  ok (make_dir (&im, "a/b"));   /* 258 */
+  ok (make_dir (&im, "c"));
+  ok (roots_get (im.fs->roots, BTRFS_FS_TREE, &root));
+  ok (txn_begin (im.fs->trans, 1, &txn));
+  rwlock_wrlock (&root->tree->lock);
+  ok (tree_delete (&txn->tree, root->tree,
+                   KEY (257, BTRFS_INODE_REF, TOP_DIR_INO)));
+  rwlock_unlock (&root->tree->lock);
+  ok (txn_end (txn));
+  roots_put (im.fs->roots, root);
+  fails (rename_path (&im, "c", "a/b/c", RENAME_NO_REPLACE), ERR_dir_format);
+  plant (&im, KEY (257, BTRFS_INODE_REF, 258), &ref, sizeof ref);
+  fails (rename_path (&im, "c", "a/b/c", RENAME_NO_REPLACE), ERR_dir_format);
+  assert_int_equal (trans_check (im.fs->trans), 0);
+  image_close (&im);
+  image_remove (&im);
+}
+
 int
 main (void)
 {
@@ -340,6 +466,8 @@ main (void)
     cmocka_unit_test (test_xattrs),
     cmocka_unit_test (test_open_unlinked),
     cmocka_unit_test (test_orphan_after_crash),
+    cmocka_unit_test (test_hostile_entries),
+    cmocka_unit_test (test_hostile_parents),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);
