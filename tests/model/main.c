@@ -1,8 +1,11 @@
 /* Model test: random operations through the public API on a memory device,
  * each answer compared with a model.
  *
- *   model [-n OPS] [-f FEATURES] [-c CSUM] [-N NODESIZE] [-S SIZE] [-m]
- *         [-d DUMP-FILE] [-v] SEED
+ *   model [-n OPS] [-f FEATURES] [-c CSUM] [-N NODESIZE] [-S MIB] [-m]
+ *         [-F] [-d DUMP-FILE] [-v] SEED
+ *
+ * -F: the pool may be full.  Then what needs space may fail without effect;
+ * removing, trimming, shrinking and committing may not.
  *
  * Exits with 0 when the engine agreed with the model all the way, and leaves
  * the device's contents in DUMP-FILE for `btrfs check`.  -v prints every
@@ -71,8 +74,8 @@ struct test {
   struct model m;
   struct device *disk;
   struct btrnbd_pool *pool;
-  bool verbose, read_only;
-  unsigned long op;
+  bool verbose, may_be_full;
+  unsigned long op, refused;   /* refused: for want of space */
   uint8_t *buf, *buf2;         /* MODEL_FILE_MAX bytes each */
 };
 
@@ -121,6 +124,19 @@ agree (const struct test *t, int r, bool want_ok, const char *what)
     die (t, "%s: should have failed", what);
   if (r > 0)
     die (t, "%s: returned %d", what, r);
+}
+
+/* As agree for what needs space; true when it was done. */
+static bool
+agree_or_full (struct test *t, int r, bool want_ok, const char *what)
+{
+  if (t->may_be_full && (r == -ERR_nospace || r == -ERR_nospace_meta)) {
+    trace (t, "no space");
+    t->refused++;
+    return false;
+  }
+  agree (t, r, want_ok, what);
+  return r == 0;
 }
 
 static void
@@ -258,6 +274,13 @@ check_all (struct test *t)
   }
 }
 
+/* Full pools get full: most of what would free space is left out. */
+static bool
+rather_grow (struct test *t)
+{
+  return t->may_be_full && model_random (&t->m, 8) != 0;
+}
+
 /* --- operations on names --- */
 
 static void
@@ -281,8 +304,7 @@ op_create (struct test *t, enum node_kind kind)
   r = kind == NODE_FILE ? btrnbd_create (t->pool, path, 0644, nocow)
     : kind == NODE_DIR ? btrnbd_mkdir (t->pool, path, 0755)
     : btrnbd_symlink (t->pool, target, path);
-  agree (t, r, want, "create");
-  if (!want)
+  if (!agree_or_full (t, r, want, "create"))
     return;
   n = node_new (kind);
   n->nocow = nocow;
@@ -326,8 +348,7 @@ op_link (struct test *t)
   new_name (t, dir_path, name, path);
   want = node_find (dir, name) < 0 && it->node->kind != NODE_DIR;
   trace (t, "link %s %s", it->path, path);
-  agree (t, btrnbd_link (t->pool, it->path, path), want, "link");
-  if (want)
+  if (agree_or_full (t, btrnbd_link (t->pool, it->path, path), want, "link"))
     node_add (dir, name, it->node);
 }
 
@@ -337,7 +358,7 @@ op_unlink (struct test *t)
   struct item *it = model_pick (&t->m, -1);
   bool want;
 
-  if (it == NULL)
+  if (it == NULL || rather_grow (t))
     return;
   want = it->node->kind != NODE_DIR || it->node->num_entries == 0;
   trace (t, "unlink %s", it->path);
@@ -421,8 +442,8 @@ op_rename (struct test *t)
   }
   want = rename_allowed (f, dir, name, flags);
   trace (t, "rename %s %s flags %u", f->path, path, flags);
-  agree (t, btrnbd_rename (t->pool, f->path, path, flags), want, "rename");
-  if (want)
+  if (agree_or_full (t, btrnbd_rename (t->pool, f->path, path, flags), want,
+                     "rename"))
     rename_model (f, dir, name, flags);
 }
 
@@ -437,8 +458,10 @@ op_xattr (struct test *t)
     return;
   if (it->node->xattr != NULL && model_random (&t->m, 3) == 0) {
     trace (t, "removexattr %s", it->path);
-    agree (t, btrnbd_removexattr (t->pool, it->path, "user.model"), true,
-           "removexattr");
+    if (!agree_or_full (t, btrnbd_removexattr (t->pool, it->path,
+                                               "user.model"), true,
+                        "removexattr"))
+      return;
     free (it->node->xattr);
     it->node->xattr = NULL;
     return;
@@ -447,8 +470,9 @@ op_xattr (struct test *t)
   memset (value, 'v', len);
   value[len] = '\0';
   trace (t, "setxattr %s %zu", it->path, len);
-  agree (t, btrnbd_setxattr (t->pool, it->path, "user.model", value, len),
-         true, "setxattr");
+  if (!agree_or_full (t, btrnbd_setxattr (t->pool, it->path, "user.model",
+                                          value, len), true, "setxattr"))
+    return;
   free (it->node->xattr);
   it->node->xattr = strdup (value);
 }
@@ -464,13 +488,14 @@ pick_range (struct test *t, uint64_t size, uint64_t *ret_offset,
                                      2000000 };
   uint64_t max = maxima[model_random (&t->m, ARRAY_SIZE (maxima))];
   uint64_t offset = model_random (&t->m, size);
-  uint64_t len = 1 + model_random (&t->m, max);
+  uint64_t len = rather_grow (t) ? size : 1 + model_random (&t->m, max);
 
   if (model_random (&t->m, 2) == 0) {
     offset = round_down (offset, 4096);
     len = round_up (len, 4096);
   }
   *ret_offset = offset;
+  len = MIN (len, UINT64_C (2000000));
   *ret_len = MIN (len, size - offset);
 }
 
@@ -494,10 +519,24 @@ op_write (struct test *t)
   trace (t, "write %s %llu+%llu", it->path, (unsigned long long) offset,
          (unsigned long long) len);
   f = file_open (t, it->path);
-  agree (t, btrnbd_pwrite (f, t->buf, len, offset, pick_fua (t)), true,
-         "write");
-  memcpy (it->node->data + offset, t->buf, len);
+  if (agree_or_full (t, btrnbd_pwrite (f, t->buf, len, offset, pick_fua (t)),
+                     true, "write"))
+    memcpy (it->node->data + offset, t->buf, len);
   btrnbd_file_close (f);
+}
+
+/* Afterwards every byte of the range is what it was, or zero. */
+static void
+adopt_zeroes (struct test *t, struct btrnbd_file *f, struct node *n,
+              uint64_t offset, uint64_t len)
+{
+  uint64_t i;
+
+  agree (t, btrnbd_pread (f, t->buf, len, offset), true, "read after it");
+  for (i = 0; i < len; i++)
+    if (t->buf[i] != 0 && t->buf[i] != n->data[offset + i])
+      die (t, "strange byte at %llu", (unsigned long long) (offset + i));
+  memcpy (n->data + offset, t->buf, len);
 }
 
 static void
@@ -514,8 +553,11 @@ op_zero (struct test *t)
   trace (t, "zero %s %llu+%llu %u", it->path, (unsigned long long) offset,
          (unsigned long long) len, flags);
   f = file_open (t, it->path);
-  agree (t, btrnbd_zero (f, offset, len, flags | pick_fua (t)), true, "zero");
-  memset (it->node->data + offset, 0, len);
+  if (agree_or_full (t, btrnbd_zero (f, offset, len, flags | pick_fua (t)),
+                     true, "zero"))
+    memset (it->node->data + offset, 0, len);
+  else
+    adopt_zeroes (t, f, it->node, offset, len);
   btrnbd_file_close (f);
 }
 
@@ -525,7 +567,7 @@ op_trim (struct test *t)
 {
   struct item *it = model_pick (&t->m, NODE_FILE);
   struct btrnbd_file *f;
-  uint64_t offset, len, i;
+  uint64_t offset, len;
 
   if (it == NULL || it->node->size == 0)
     return;
@@ -534,12 +576,7 @@ op_trim (struct test *t)
          (unsigned long long) len);
   f = file_open (t, it->path);
   agree (t, btrnbd_trim (f, offset, len, pick_fua (t)), true, "trim");
-  agree (t, btrnbd_pread (f, t->buf, len, offset), true, "read after trim");
-  for (i = 0; i < len; i++)
-    if (t->buf[i] != 0 && t->buf[i] != it->node->data[offset + i])
-      die (t, "trim: strange byte at %llu",
-           (unsigned long long) (offset + i));
-  memcpy (it->node->data + offset, t->buf, len);
+  adopt_zeroes (t, f, it->node, offset, len);
   btrnbd_file_close (f);
 }
 
@@ -553,7 +590,7 @@ op_truncate (struct test *t)
   if (it == NULL)
     return;
   old = it->node->size;
-  switch (model_random (&t->m, 6)) {
+  switch (rather_grow (t) ? 5 : model_random (&t->m, 6)) {
   case 0: size = model_random (&t->m, old + 1); break;
   case 1: size = model_random (&t->m, 3000); break;
   case 2: size = 0; break;
@@ -562,7 +599,10 @@ op_truncate (struct test *t)
   size = MIN (size, MODEL_FILE_MAX);
   trace (t, "truncate %s %llu", it->path, (unsigned long long) size);
   f = file_open (t, it->path);
-  agree (t, btrnbd_truncate (f, size), true, "truncate");
+  if (size <= old)
+    agree (t, btrnbd_truncate (f, size), true, "truncate");
+  else if (!agree_or_full (t, btrnbd_truncate (f, size), true, "grow"))
+    size = old;
   node_resize (it->node, size);
   btrnbd_file_close (f);
 }
@@ -731,7 +771,7 @@ main (int argc, char **argv)
   const char *dump_path = NULL;
   int c;
 
-  while ((c = getopt (argc, argv, "n:f:c:N:S:d:mv")) != -1)
+  while ((c = getopt (argc, argv, "n:f:c:N:S:d:mFv")) != -1)
     switch (c) {
     case 'n': n = strtoul (optarg, NULL, 0); break;
     case 'f': mkfs.features = optarg; break;
@@ -739,6 +779,7 @@ main (int argc, char **argv)
     case 'N': mkfs.nodesize = strtoul (optarg, NULL, 0); break;
     case 'S': size = strtoull (optarg, NULL, 0) << 20; break;
     case 'd': dump_path = optarg; break;
+    case 'F': t.may_be_full = true; break;
     case 'm': mkfs.mixed = true; break;
     case 'v': t.verbose = true; break;
     default: return 2;
@@ -763,6 +804,8 @@ main (int argc, char **argv)
   agree (&t, btrnbd_pool_close (t.pool), true, "close");
   if (dump_path != NULL)
     dump (&t, dump_path);
+  if (t.may_be_full)
+    fprintf (stderr, "model: %lu operations found no space\n", t.refused);
   model_done (&t.m);
   device_close (t.disk);
   free (t.buf);

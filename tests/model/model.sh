@@ -34,5 +34,10 @@ if [ -z "${BTRNBD_SEED:-}" ]; then
   one 10 -f ^free-space-tree,^block-group-tree
   one 12 -f ^extref,^skinny-metadata
   one 11 -m -S 256 -N 4096
+  # pools that get full
+  one 13 -F -S 40
+  one 14 -F -S 48 -N 4096
+  one 15 -F -S 64 -f ^block-group-tree,^free-space-tree
+  one 16 -F -S 32 -m -N 4096
 fi
 done_testing
