@@ -425,6 +425,7 @@ static struct nbdkit_plugin plugin = {
   .magic_config_key = "device",
   .errno_is_preserved = 1,
 
+  .load = shutdown_load,
   .unload = plugin_unload,
   .dump_plugin = plugin_dump,
   .config = plugin_config_set,

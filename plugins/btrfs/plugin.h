@@ -49,6 +49,8 @@ extern const char *plugin_default_export (int readonly, int is_tls);
 
 /* --- shutdown.c --- */
 
+/* When the plugin is loaded, before it opens anything. */
+extern void shutdown_load (void);
 /* Take over SIGTERM, SIGINT, SIGQUIT and SIGHUP; start the thread that drains
  * the server when one of the first three arrives.
  */

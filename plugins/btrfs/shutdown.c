@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@
 #define CUT_MS 3500             /* counted from the signal, too */
 #define SCAN_MS 20
 #define LISTENERS_MAX 64
+#define INHERITED_MAX 16
 
 static atomic_bool draining;
 static int wake[2] = { -1, -1 }; /* bytes: 't' end, 'h' reload, 'q' stop */
@@ -136,6 +138,43 @@ each_fd (fd_fn fn, void *opaque)
   closedir (dir);
 }
 
+/* With -s the client is on standard input, of which nbdkit keeps a copy
+ * somewhere: the sockets that were there before the plugin was.
+ */
+static struct { dev_t dev; ino_t ino; } inherited[INHERITED_MAX];
+static unsigned num_inherited;
+
+static void
+note_inherited (void *opaque, int fd)
+{
+  struct stat st, err;
+
+  (void) opaque;
+  if (num_inherited == INHERITED_MAX || fd == STDERR_FILENO ||
+      fstat (fd, &st) < 0 || !S_ISSOCK (st.st_mode))
+    return;
+  /* Messages may go to a socket. */
+  if (fstat (STDERR_FILENO, &err) == 0 && err.st_ino == st.st_ino &&
+      err.st_dev == st.st_dev)
+    return;
+  inherited[num_inherited].dev = st.st_dev;
+  inherited[num_inherited++].ino = st.st_ino;
+}
+
+static bool
+was_inherited (int fd)
+{
+  struct stat st;
+  unsigned i;
+
+  if (fstat (fd, &st) < 0)
+    return false;
+  for (i = 0; i < num_inherited; i++)
+    if (inherited[i].dev == st.st_dev && inherited[i].ino == st.st_ino)
+      return true;
+  return false;
+}
+
 struct scan {
   struct local_name listeners[LISTENERS_MAX];
   unsigned num_listeners;
@@ -171,8 +210,8 @@ close_client (void *opaque, int fd)
       shutdown (fd, s->how);
       return;
     }
-  /* nbdkit -s: the only client is standard input. */
-  if (s->num_listeners == 0 && fd == STDIN_FILENO)
+  /* Not counted: nbdkit may keep its copy open. */
+  if (s->num_listeners == 0 && was_inherited (fd))
     shutdown (fd, s->how);
 }
 
@@ -266,6 +305,12 @@ bool
 shutdown_draining (void)
 {
   return atomic_load (&draining);
+}
+
+void
+shutdown_load (void)
+{
+  each_fd (note_inherited, NULL);
 }
 
 int

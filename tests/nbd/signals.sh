@@ -175,5 +175,32 @@ py "the write is there" <<'PY'
 assert connect().pread(4096, 1 << 20) == b'tcp.' * 1024
 PY
 ok "stop" stop_nbdkit
+
+# the two ways to be started with a socket
+py "nbdkit -s, and socket activation" PLUGIN="$PLUGIN" IMG="$img" <<'PY'
+import signal
+def ends(h):
+    pid = int(os.popen('pgrep -P %d nbdkit' % os.getpid()).read().split()[0])
+    start = time.time()
+    os.kill(pid, signal.SIGTERM)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert time.time() - start < 5
+def start(how, *args):
+    h = nbd.NBD()
+    h.set_export_name('disk0')
+    getattr(h, how)(['nbdkit', *args, os.environ['PLUGIN'],
+                     os.environ['IMG']])
+    return h
+h = start('connect_command', '-s', '--exit-with-parent')
+h.pwrite(b's' * 4096, 0)
+ends(h)
+h = start('connect_systemd_socket_activation')
+assert h.pread(4096, 0) == b's' * 4096
+h.pwrite(b'a' * 4096, 0)
+ends(h)
+h = start('connect_systemd_socket_activation')
+assert h.pread(4096, 0) == b'a' * 4096
+ends(h)
+PY
 ok "btrfs check" check_clean "$img"
 done_testing
