@@ -76,30 +76,60 @@ inode_follow (struct inode *dir, struct name name,
                     ret);
 }
 
+static int
+find_entry (struct inode *dir, struct name name, struct dirent_loc *ret,
+            bool *ret_found)
+{
+  int r;
+
+  *ret_found = false;
+  if (dir->priv->empty_dir)
+    return 0;
+  rwlock_rdlock (&dir->root->tree->lock);
+  r = dir_find (dir->root, dir->ino, name, ret, ret_found);
+  rwlock_unlock (&dir->root->tree->lock);
+  return r;
+}
+
+static bool
+is_missing (int r)
+{
+  return r == -ERR_inode_missing || r == -ERR_subvol_missing;
+}
+
 int
 inode_lookup (struct inode *dir, const char *s, size_t len,
               struct inode **ret)
 {
   const struct name name = NAME (s, len);
-  struct dirent_loc loc;
-  bool found = false;
-  int r;
+  struct dirent_loc loc, seen = { .type = 0 };
+  bool found, again = false;
+  int r, missing = 0;
 
   r = name_check (name);
   if (r < 0)
     return r;
   if (!S_ISDIR (dir->mode))
     return err_new (ERR_not_dir, "above \"%.*s\"", (int) len, s);
-  if (!dir->priv->empty_dir) {
-    rwlock_rdlock (&dir->root->tree->lock);
-    r = dir_find (dir->root, dir->ino, name, &loc, &found);
-    rwlock_unlock (&dir->root->tree->lock);
+  /* What an entry leads to may be deleted before we get there: then the entry
+   * has changed, too.
+   */
+  for (;;) {
+    r = find_entry (dir, name, &loc, &found);
     if (r < 0)
       return r;
+    if (!found)
+      return err_new (ERR_not_found, "\"%.*s\"", (int) len, s);
+    if (again && key_cmp (loc.location, seen.location) == 0)
+      return err_new (-missing, "where \"%.*s\" in directory %llu leads to",
+                      (int) len, s, (unsigned long long) dir->ino);
+    r = inode_follow (dir, name, &loc, ret);
+    if (!is_missing (r))
+      return r;
+    missing = r;
+    seen = loc;
+    again = true;
   }
-  if (!found)
-    return err_new (ERR_not_found, "\"%.*s\"", (int) len, s);
-  return inode_follow (dir, name, &loc, ret);
 }
 
 /* The next component of *PATH: its length, 0 at the end. */
