@@ -68,6 +68,21 @@ is "$(head -c 3333333 /dev/zero | tr '\0' x | sha256sum)" \
 fails_with 1 "larger than vol" "a pipe that does not fit" \
            bash -c "head -c 70M /dev/urandom | '$BTRNBD' -d '$img' put - vol"
 
+# Progress, for people only.
+b put "$tmp/sparse" sparse 2>"$tmp/stderr"
+is "$(cat "$tmp/stderr")" "" "no progress without a terminal"
+if command -v script >/dev/null; then
+  for command in "put $tmp/sparse sparse" "get sparse $tmp/out"; do
+    script -qec "'$BTRNBD' -d '$img' $command" /dev/null \
+      >"$tmp/screen" </dev/null
+    is $? 0 "${command%% *} on a terminal"
+    like "$(tr '\r' '\n' <"$tmp/screen")" "sparse +100 %  200 MiB of 200 MiB" \
+      "${command%% *}: progress"
+  done
+else
+  skip "progress" "script is not installed"
+fi
+
 # Errors.
 fails_with 1 "^btrnbd: $tmp/nope: No such file" "put of nothing" \
            b put "$tmp/nope" x
