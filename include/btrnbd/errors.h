@@ -117,7 +117,7 @@
   X (write_lost, EIO, "an earlier write could not be completed")              \
                                                                               \
   /* subvol, log, maint, fs */                                                \
-  X (subvol_missing, EUCLEAN, "subvolume is missing")                         \
+  X (subvol_missing, EUCLEAN, "subvolume or tree is missing")                 \
   X (log_pending, EROFS, "the log tree has not been replayed")                \
   X (has_filesystem, EEXIST, "device already holds a filesystem")             \
   X (too_small, EINVAL, "device is too small")                                \
