@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <gcrypt.h>
 #include <isa-l/crc.h>
-#include <sodium.h>
 #include <xxhash.h>
 
 #include <btrnbd/endian.h>
@@ -18,16 +18,20 @@
 #include "base/csum.h"
 #include "base/math.h"
 
-static pthread_once_t sodium_once = PTHREAD_ONCE_INIT;
+static pthread_once_t gcrypt_once = PTHREAD_ONCE_INIT;
 
-/* Lets libsodium choose the fastest code for this CPU; without it (or when it
- * fails) the portable code is used.
+/* No secrets here: no locked memory.  A machine in FIPS mode would forbid
+ * blake2b, which is a checksum and no cryptography to us.
  */
 static void
-sodium_start (void)
+gcrypt_start (void)
 {
-  if (sodium_init () < 0)
-    return;
+  if (gcry_control (GCRYCTL_INITIALIZATION_FINISHED_P))
+    return;                     /* the host has done it */
+  gcry_control (GCRYCTL_NO_FIPS_MODE);
+  gcry_check_version (NULL);
+  gcry_control (GCRYCTL_DISABLE_SECMEM, 0);
+  gcry_control (GCRYCTL_INITIALIZATION_FINISHED, 0);
 }
 
 static const struct {
@@ -110,11 +114,12 @@ csum_data (enum csum_type type, const void *data, size_t len, uint8_t *out)
     memcpy (out, &c64, sizeof c64);
     return;
   case CSUM_SHA256:
-    crypto_hash_sha256 (out, data, len);
+    pthread_once (&gcrypt_once, gcrypt_start);
+    gcry_md_hash_buffer (GCRY_MD_SHA256, out, data, len);
     return;
   case CSUM_BLAKE2B:
-    pthread_once (&sodium_once, sodium_start);
-    crypto_generichash (out, 32, data, len, NULL, 0);
+    pthread_once (&gcrypt_once, gcrypt_start);
+    gcry_md_hash_buffer (GCRY_MD_BLAKE2B_256, out, data, len);
     return;
   }
   assert (!"known checksum type");
