@@ -163,6 +163,14 @@ map_peek (struct file_data *f, uint64_t offset, struct mapping *ret,
     *ret = e->m;
 }
 
+/* What is not remembered is looked up in the tree when it is needed. */
+static bool
+too_many (const struct file_data *f)
+{
+  return f->map.n > MAP_ENTRIES_SHARE &&
+    __atomic_load_n (&f->d->map_entries, __ATOMIC_RELAXED) > MAP_ENTRIES_MAX;
+}
+
 /* Readers look again.  Before the change: who sees the new mapping sees the
  * new number too.
  */
@@ -185,7 +193,8 @@ map_set (struct file_data *f, const struct mapping *m)
     return;
   }
   carve (f, m->offset, end_of (m));
-  add (f, m);
+  if (!too_many (f))
+    add (f, m);
 }
 
 void
@@ -404,10 +413,9 @@ map_lookup (struct file_data *f, uint64_t offset, struct mapping *ret)
   map_peek (f, offset, ret, &found);
   if (found)
     return 0;
-  if (__atomic_load_n (&f->d->map_entries, __ATOMIC_RELAXED)
-      > MAP_ENTRIES_MAX) {
+  {
     SCOPED_LOCK (&f->map_lock);
-    if (f->map.n > MAP_ENTRIES_SHARE)
+    if (too_many (f))
       clear_locked (f);
   }
   l.n = 0;
