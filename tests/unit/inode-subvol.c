@@ -409,6 +409,111 @@ test_drop_shared (void **state)
   }
 }
 
+/* The same with a crash after every small transaction, also in the middle of
+ * turning a subtree to references by address.
+ */
+static void
+test_drop_shared_interrupted (void **state)
+{
+  static const char *const names[] = { "a", "b", "c" };
+  unsigned i, n, stops, last;
+  struct image im;
+
+  (void) state;
+  need_kernel ();
+  for (last = 0; last < 3; ++last) {
+    image_make (&im, "-n 4096 -s 4096", 512);
+    kernel_script (&im,
+      "btrfs subvolume create a; mkdir a/d\n"
+      "for i in $(seq 1 300); do head -c 9000 /dev/urandom >a/d/f$i; done\n"
+      "for i in $(seq 1 500); do echo $i >a/d/inline$i; done; sync\n"
+      "btrfs subvolume snapshot a b; sync\n"
+      "for i in $(seq 1 90 300); do echo x >>b/d/f$i; done; sync\n"
+      "btrfs subvolume snapshot b c; sync\n"
+      "for i in $(seq 1 90 500); do echo y >a/d/inline$i; done; sync\n");
+    kernel_sums (&im, names[last], "before");
+    for (i = 0; i < 3; ++i) {
+      if (i == last)
+        continue;
+      image_open (&im);
+      ok (delete_subvol (&im, names[i]));
+      for (n = 0; n < 3000; ++n) {
+        stops = 0;
+        subvols_set_drop_batch (im.fs->subvols, 1 + n % 5);
+        ok (subvols_drop_dead (im.fs->subvols, always, &stops));
+        ok (fs_commit (im.fs));
+        image_kill (&im);
+        if (n % 16 == 3)
+          image_check (&im);
+        if (stops == 0)
+          break;
+        image_open (&im);
+        ok (fs_commit (im.fs));
+      }
+      assert_true (n > 10 && n < 3000);
+      image_check (&im);
+    }
+    kernel_sums (&im, names[last], "after");
+    assert_int_equal (run ("cmp %s/before %s/after", im.dir, im.dir), 0);
+    image_open (&im);
+    ok (delete_subvol (&im, names[last]));
+    drop_all (&im);
+    image_judge (&im);
+    image_close (&im);
+    image_remove (&im);
+  }
+}
+
+/* Balance leaves blocks whose children are referenced by address, shared and
+ * not.  They are changed by us, then dropped.
+ */
+static void
+test_after_balance (void **state)
+{
+  static const char *const orders[][3] = {
+    { "a", "b", "c" }, { "c", "b", "a" }, { "b", "a", "c" },
+  };
+  struct image im;
+  char path[64];
+  unsigned i, k;
+
+  (void) state;
+  need_kernel ();
+  for (k = 0; k < ARRAY_SIZE (orders); ++k) {
+    image_make (&im, "-n 4096 -s 4096", 768);
+    kernel_script (&im,
+      "btrfs subvolume create a; mkdir a/d\n"
+      "for i in $(seq 1 500); do head -c 9000 /dev/urandom >a/d/f$i; done\n"
+      "for i in $(seq 1 900); do echo $i >a/d/inline$i; done; sync\n"
+      "btrfs subvolume snapshot a b; sync\n"
+      "for i in $(seq 1 9 500); do echo x >>b/d/f$i; done; sync\n"
+      "btrfs balance start --full-balance .; sync\n"
+      "btrfs subvolume snapshot b c\n"
+      "for i in $(seq 1 30 900); do echo z >>c/d/inline$i; done; sync\n"
+      "btrfs balance start -m .; sync\n");
+    image_check (&im);
+    image_open (&im);
+    for (i = 1; i < 900; i += 7) {
+      snprintf (path, sizeof path, "%s/d/inline%u", orders[k][i % 3], i);
+      ok (unlink_path (&im, path));
+      if (i < 500) {
+        snprintf (path, sizeof path, "%s/d/f%u", orders[k][(i + 1) % 3], i);
+        ok (unlink_path (&im, path));
+      }
+      snprintf (path, sizeof path, "%s/d/new%u", orders[k][i % 3], i);
+      ok (make_file (&im, path));
+    }
+    image_judge (&im);
+    for (i = 0; i < 3; ++i) {
+      ok (delete_subvol (&im, orders[k][i]));
+      drop_all (&im);
+      image_judge (&im);
+    }
+    image_close (&im);
+    image_remove (&im);
+  }
+}
+
 /* Linux has begun to drop a tree, or has not even begun. */
 static void
 test_finish_for_linux (void **state)
@@ -446,6 +551,8 @@ main (void)
     cmocka_unit_test (test_interrupted_drop),
     cmocka_unit_test (test_read_linux),
     cmocka_unit_test (test_drop_shared),
+    cmocka_unit_test (test_drop_shared_interrupted),
+    cmocka_unit_test (test_after_balance),
     cmocka_unit_test (test_finish_for_linux),
   };
 

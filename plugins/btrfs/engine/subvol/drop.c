@@ -64,7 +64,7 @@ expect_child (const struct drop *d, const struct block *parent, uint32_t slot)
 static int
 begin (struct drop *d)
 {
-  d->budget = DROP_BATCH;
+  d->budget = d->ss->drop_batch;
   return txn_begin_to_free (d->ss->env.trans, 8, &d->txn);
 }
 

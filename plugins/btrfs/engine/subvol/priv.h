@@ -17,6 +17,7 @@ STAILQ_HEAD (dead_list, dead);
 
 struct subvols {
   struct subvols_env env;
+  unsigned drop_batch;         /* see DROP_BATCH; set before use */
 
   struct mutex lock;           /* RANK_SUBVOLS; protects all below */
   struct dead_list dead;

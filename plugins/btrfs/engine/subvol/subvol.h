@@ -67,6 +67,8 @@ extern int subvols_find_dead (struct subvols *);
 extern int subvols_drop_dead (struct subvols *, bool (*stop) (void *opaque),
                               void *opaque);
 extern bool subvols_have_dead (struct subvols *);
+/* Tree blocks that one transaction of a drop looks at (for tests). */
+extern void subvols_set_drop_batch (struct subvols *, unsigned blocks);
 
 /* Delete the inodes that were open without a name when the pool was last left
  * by a crash, in every subvolume that may be written.  STOP as above.

@@ -12,6 +12,7 @@ subvols_new (const struct subvols_env *env, struct subvols **ret)
   if (ss == NULL)
     return err_new (ERR_nomem, "subvolumes");
   ss->env = *env;
+  ss->drop_batch = DROP_BATCH;
   mutex_init (&ss->lock, RANK_SUBVOLS);
   STAILQ_INIT (&ss->dead);
   *ret = ss;
@@ -46,6 +47,12 @@ subvols_link_dead (struct subvols *ss, struct dead *d, uint64_t id)
   d->id = id;
   SCOPED_LOCK (&ss->lock);
   STAILQ_INSERT_TAIL (&ss->dead, d, entry);
+}
+
+void
+subvols_set_drop_batch (struct subvols *ss, unsigned blocks)
+{
+  ss->drop_batch = blocks;
 }
 
 int
