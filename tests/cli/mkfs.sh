@@ -26,6 +26,13 @@ ok "unless forced" b mkfs --force --mixed
 is "$(info .nodesize)" 4096 "mixed"
 is "$(info .label)" "" "the old label is gone"
 ok "open it for writing" b create vm --size 1M
+if command -v nbdkit >/dev/null && [ -e "$PLUGIN" ]; then
+  ok "serve it" start_nbdkit busy "$PLUGIN" "$img"
+  fails_with 1 "in use" "not over a pool in use" b mkfs --force --size 512M
+  is "$(stat -c %s "$img")" $((256 << 20)) "and its size is as before"
+  fails_with 1 "in use" "nor is it opened twice" b ls
+  ok "end the server" stop_nbdkit
+fi
 rm "$img"
 fails_with 1 "give a size" "a new file needs a size" b mkfs
 fails_with 1 "too small" "too small" b mkfs --size 1M

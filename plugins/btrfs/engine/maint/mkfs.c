@@ -387,6 +387,18 @@ probe_path (const char *path)
   return r;
 }
 
+/* Nobody else has it, or -ERR_dev_busy. */
+static int
+check_unused (const char *path)
+{
+  struct device *dev;
+  int r = device_open (path, &(struct device_open_opts) { 0 }, &dev);
+
+  if (r == 0)
+    device_close (dev);
+  return r;
+}
+
 /* Create the file or make it larger. */
 static int
 prepare_file (const char *path, uint64_t size, bool *ret_created)
@@ -432,8 +444,10 @@ btrnbd_mkfs (const char *path, const struct btrnbd_mkfs_opts *opts)
       return err_note (r, "%s", path);
   }
   if (!is_uri (path)) {
-    if (!opts->force && access (path, F_OK) == 0) {
-      r = probe_path (path);
+    if (access (path, F_OK) == 0) {
+      r = check_unused (path);
+      if (r == 0 && !opts->force)
+        r = probe_path (path);
       if (r < 0)
         return r;
     }
