@@ -108,6 +108,15 @@ step_early_refs (void *opaque, struct txn *txn)
 }
 
 static int
+step_early_fst (void *opaque, struct txn *txn)
+{
+  struct fs *fs = opaque;
+  bool changed;
+
+  return space_write_fst (fs->space, txn, &changed);
+}
+
+static int
 step_remove_empty (void *opaque, struct txn *txn)
 {
   struct fs *fs = opaque;
@@ -385,6 +394,8 @@ const struct commit_step commit_steps[] = {
   { "begin", step_begin },
   { "remove empty block groups", step_remove_empty },
   { "run references early", step_early_refs },
+  { "free space early", step_early_fst },
+  { "run what came up meanwhile", step_early_refs },
   /* joins are shut out */
   { "run references", step_refs },
   { "root items of subvolumes", step_subvol_roots },
@@ -399,7 +410,7 @@ const struct commit_step commit_steps[] = {
   { "free what was freed", step_finish },
   { NULL, NULL }
 };
-const unsigned commit_steps_shut = 3, commit_steps_unblock = 9;
+const unsigned commit_steps_shut = 5, commit_steps_unblock = 11;
 
 void
 commit_finished (void *opaque, uint64_t transid, int err)
