@@ -182,12 +182,68 @@ small_writes (void **state)
   rounds (&mkfs, 2);
 }
 
+/* Zeroes that keep their space need none where the file has all of it. */
+static void
+zero_in_full_pool (void **state)
+{
+  const struct btrnbd_mkfs_opts mkfs = { .size = 256 << 20, .force = true };
+  const struct btrnbd_open_opts opts = { .cache_size = 32 << 20,
+                                         .commit_interval = UINT_MAX };
+  const uint64_t size = 64 << 20;
+  const char *dir = getenv ("TMPDIR");
+  char path[4096], cmd[8192];
+  const char *paths[] = { path };
+  uint8_t *buf = malloc (1 << 20);
+  struct btrnbd_file *f, *rest;
+  struct btrnbd_pool *pool;
+  uint64_t at, i;
+  int r = 0;
+
+  (void) state;
+  snprintf (path, sizeof path, "%s/data-full.XXXXXX",
+            dir != NULL ? dir : "/tmp");
+  close (mkstemp (path));
+  check (btrnbd_mkfs (path, &mkfs), "mkfs");
+  check (btrnbd_pool_open (paths, 1, &opts, &pool), "open");
+  check (btrnbd_create (pool, "f", 0644, false), "create");
+  check (btrnbd_create (pool, "rest", 0644, false), "create");
+  check (btrnbd_file_open (pool, "f", 0, &f), "open file");
+  check (btrnbd_file_open (pool, "rest", 0, &rest), "open file");
+  check (btrnbd_truncate (f, size), "truncate");
+  check (btrnbd_truncate (rest, FILE_SIZE), "truncate");
+  memset (buf, 7, 1 << 20);
+  for (at = 0; at < size; at += 1 << 20)
+    check (btrnbd_pwrite (f, buf, 1 << 20, at, 0), "write");
+  check (btrnbd_flush (f), "flush");
+  for (at = 0; at < FILE_SIZE && r == 0; at += BLOCK)
+    r = btrnbd_pwrite (rest, buf, BLOCK, at, 0);
+  assert_int_equal (r, -ERR_nospace);
+  check (btrnbd_zero (f, 4096, size - 8192, 0), "zero in a full pool");
+  check (btrnbd_pread (f, buf, 1 << 20, 0), "read");
+  for (i = 0; i < 1 << 20; ++i)
+    assert_int_equal (buf[i], i < 4096 ? 7 : 0);
+  /* And the space is there to be written again. */
+  memset (buf, 9, 1 << 20);
+  for (at = 1 << 20; at < size - (2 << 20); at += 1 << 20)
+    check (btrnbd_pwrite (f, buf, 1 << 20, at, 0), "write again");
+  check (btrnbd_flush (f), "flush again");
+  btrnbd_file_close (f);
+  btrnbd_file_close (rest);
+  check (btrnbd_pool_close (pool), "close");
+  snprintf (cmd, sizeof cmd, "btrfs check --force --check-data-csum %s "
+            ">/dev/null 2>&1 || [ $? -eq 127 ]", path);
+  assert_int_equal (system (cmd), 0);
+  unlink (path);
+  free (buf);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (large_writes),
     cmocka_unit_test (small_writes),
+    cmocka_unit_test (zero_in_full_pool),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -42,6 +42,12 @@ csums_any (struct data *d, uint64_t disk, uint64_t len, bool *ret_any)
 }
 
 int
+csums_delete (struct data *d, struct txn *txn, uint64_t disk, uint64_t len)
+{
+  return csum_items_delete (d->env.roots, txn, disk, len);
+}
+
+int
 csums_insert (struct data *d, struct txn *txn, uint64_t disk, size_t len,
               const uint8_t *csums)
 {

@@ -169,6 +169,31 @@ file_leave (struct file_data *f)
     cond_wait (&d->progress, &d->lock);
 }
 
+/* Overwrites in place change no metadata, not to make every flush a commit;
+ * the times of the file follow when it leaves memory.
+ */
+static void
+stamp (struct file_data *f)
+{
+  struct inode *in = f->inode;
+  struct txn *txn;
+  int r;
+
+  if (!__atomic_exchange_n (&f->stamp, false, __ATOMIC_RELAXED))
+    return;
+  mutex_lock (&in->lock);
+  r = txn_begin (f->d->env.trans, 1, &txn);
+  if (r == 0) {
+    r = inode_finish_change (txn, f, 0, 0);
+    if (r < 0)
+      txn_abort (txn, r);
+    r = txn_end (txn);
+  }
+  mutex_unlock (&in->lock);
+  if (r < 0)
+    err_clear ();
+}
+
 int
 data_evict (void *data, struct inode *inode)
 {
@@ -192,6 +217,8 @@ data_evict (void *data, struct inode *inode)
   if (r < 0) /* what could not even be begun is lost now */
     __atomic_fetch_add (&f->d->lost_seq, 1, __ATOMIC_RELAXED);
   dirty_drop_all (f);
+  if (nlink > 0)
+    stamp (f);
   file_leave (f);
   inode->data = NULL;
   file_free (f);

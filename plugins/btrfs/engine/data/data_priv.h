@@ -103,6 +103,7 @@ struct file_data {
   uint64_t seq;                /* of the last page that became dirty */
   uint64_t lost_seq;           /* failures of write-out so far */
   uint64_t lost_told;          /* of them, told by data_write_out */
+  bool stamp;                  /* written in place: times are behind (atomic) */
 
   /* Under data.lock. */
   TAILQ_ENTRY (file_data) dirty_link;
@@ -295,6 +296,11 @@ extern int file_zero_bytes (struct file_data *, uint64_t offset, size_t len);
  */
 extern int nocow_check (struct file_data *, uint64_t offset,
                         struct mapping *ret_map, bool *ret_nocow);
+/* Of an uncompressed extent: is this the only reference to it (conditions 2
+ * to 6 and 8)?
+ */
+extern int nocow_is_ours (struct file_data *, const struct mapping *,
+                          bool *ret_ours);
 static inline bool
 file_may_nocow (const struct file_data *f)
 {
@@ -344,6 +350,12 @@ extern int insert_extent (struct txn *, struct file_data *,
                           const struct mapping *);
 extern void mapping_to_disk (const struct mapping *, uint64_t generation,
                              struct btrfs_file_extent *);
+/* M lies inside one uncompressed item of kind FROM and is the same slice of
+ * its extent: it becomes what M says.  Tree lock exclusive; the caller tells
+ * the map.
+ */
+extern int convert_slice (struct txn *, struct file_data *,
+                          enum map_kind from, const struct mapping *m);
 /* Without NO_HOLES: say in the tree that [start, end) is a hole. */
 extern int insert_hole (struct txn *, struct file_data *, uint64_t start,
                         uint64_t end);
@@ -386,6 +398,8 @@ extern int csums_lookup (struct data *, uint64_t disk, size_t len,
                          uint8_t *out);
 extern int csums_any (struct data *, uint64_t disk, uint64_t len,
                       bool *ret_any);
+extern int csums_delete (struct data *, struct txn *, uint64_t disk,
+                         uint64_t len);
 extern int csums_insert (struct data *, struct txn *, uint64_t disk,
                          size_t len, const uint8_t *csums);
 

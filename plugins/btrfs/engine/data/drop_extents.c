@@ -213,6 +213,60 @@ drop_extents (struct drop *d)
   return 0;
 }
 
+/* The item at the cursor, OLD, covers M, a slice of the same extent: cut it
+ * into what lies before, M, and what lies behind.
+ */
+static int
+cut_item (struct txn *txn, struct file_data *f, struct cursor *c,
+          const struct mapping *old, const struct mapping *m)
+{
+  const uint64_t end = end_of (m);
+  struct extents *extents = f->d->env.extents;
+  struct mapping back = *old;
+  int r = cursor_make_writable (&txn->tree, c);
+
+  if (r < 0)
+    return r;
+  if (old->offset < m->offset) {
+    shrink_end (c, old, m->offset);
+    r = insert_extent (txn, f, m);
+    if (r == 0)
+      r = extent_data_inc (extents, txn, mapping_ref (f, m));
+  }
+  else
+    mapping_to_disk (m, m->generation, cursor_data_rw (c));
+  if (r < 0 || end == end_of (old))
+    return r;
+  back.offset = end;
+  back.len = end_of (old) - end;
+  back.ext_offset += end - old->offset;
+  r = insert_extent (txn, f, &back);
+  if (r == 0)
+    r = extent_data_inc (extents, txn, mapping_ref (f, &back));
+  return r;
+}
+
+int
+convert_slice (struct txn *txn, struct file_data *f, enum map_kind from,
+               const struct mapping *m)
+{
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  struct mapping old = { .len = 0 };
+  int r;
+
+  r = seek_extent (f, m->offset, &c);
+  if (r == 0 && at_extent (f, &c))
+    r = map_parse (f, &c, &old);
+  if (r < 0)
+    return r;
+  if (old.kind != from || old.compression != 0 || old.offset > m->offset
+      || end_of (&old) < end_of (m) || old.disk != m->disk
+      || old.ext_offset + (m->offset - old.offset) != m->ext_offset)
+    return err_new (ERR_file_extent, "inode %" PRIu64 " offset %" PRIu64
+                    " is not what the map says", f->inode->ino, m->offset);
+  return cut_item (txn, f, &c, &old, m);
+}
+
 int
 insert_hole (struct txn *txn, struct file_data *f, uint64_t start,
              uint64_t end)

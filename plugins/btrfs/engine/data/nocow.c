@@ -37,6 +37,22 @@ ask (struct file_data *f, const struct mapping *m, bool *ret_nocow)
 }
 
 int
+nocow_is_ours (struct file_data *f, const struct mapping *m, bool *ret_ours)
+{
+  struct tree *t = file_tree (f);
+
+  *ret_ours = false;
+  if (m->compression != 0 || m->disk == 0
+      || __atomic_load_n (&t->force_cow, __ATOMIC_ACQUIRE)
+      || m->generation <= __atomic_load_n (&t->last_snapshot,
+                                           __ATOMIC_ACQUIRE))
+    return 0;
+  data_count (&f->d->stats.extent_tree_searches, 1);
+  return extent_data_is_exclusive (f->d->env.extents, mapping_ref (f, m),
+                                   ret_ours);
+}
+
+int
 nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
              bool *ret_nocow)
 {

@@ -1,5 +1,9 @@
 /* data: allocating without writing: zeroes that keep their space, and
  * allocation of holes.
+ *
+ * Zeroes over an extent that nobody shares need no space: the item becomes
+ * prealloc where it stands, and its checksums go.  So a volume that fills the
+ * pool can still be zeroed.
  */
 #include <config.h>
 
@@ -10,6 +14,7 @@
 #include "data/data_priv.h"
 
 #define PIECE_ITEMS 128        /* most old items replaced by one extent */
+#define FLIP_MIN (64 * 1024)   /* shorter pieces of a long range are replaced */
 
 enum want { WANT_ZEROES, WANT_SPACE };
 
@@ -129,6 +134,87 @@ prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
   return r;
 }
 
+/* --- over extents of our own --- */
+
+static int
+flip (struct file_data *f, struct txn *txn, struct mapping *m)
+{
+  struct tree *t = file_tree (f);
+  int r;
+
+  m->kind = MAP_PREALLOC;
+  m->generation = txn->tree.transid;
+  m->ram = m->disk_len;
+  m->nocow = NOCOW_UNKNOWN;
+  rwlock_wrlock (&t->lock);
+  r = convert_slice (txn, f, MAP_REGULAR, m);
+  if (r == 0)
+    map_set (f, m);
+  rwlock_unlock (&t->lock);
+  /* After the map: a reader who misses them looks at the map again. */
+  if (r == 0 && file_has_csums (f))
+    r = csums_delete (f->d, txn, mapping_disk (m, m->offset), m->len);
+  if (r < 0)
+    return r;
+  __atomic_fetch_or (&f->inode->flags, BTRFS_INODE_PREALLOC,
+                     __ATOMIC_RELAXED);
+  return inode_finish_change (txn, f, 0, 0);
+}
+
+static int
+flip_one (struct file_data *f, struct mapping *m)
+{
+  struct inode *in = f->inode;
+  struct txn *txn;
+  int r, e;
+
+  mutex_lock (&in->lock);
+  r = txn_begin_to_free (f->d->env.trans, 6, &txn);
+  if (r == 0) {
+    r = flip (f, txn, m);
+    if (r < 0)
+      txn_abort (txn, r);
+    e = txn_end (txn);
+    if (r == 0)
+      r = e;
+  }
+  mutex_unlock (&in->lock);
+  return r;
+}
+
+/* Range locked and held against write-out.  Small pieces are not worth a
+ * transaction each: a new extent replaces many of them at once.
+ */
+static int
+flip_own (struct file_data *f, uint64_t start, uint64_t end)
+{
+  const uint64_t least = MIN (end - start, (uint64_t) FLIP_MIN);
+
+  while (start < end) {
+    struct mapping m;
+    uint64_t stop;
+    bool ours;
+    int r = map_lookup (f, start, &m);
+
+    if (r < 0)
+      return r;
+    stop = MIN (end, m.offset + m.len);
+    if (m.kind == MAP_REGULAR && stop - start >= least) {
+      r = nocow_is_ours (f, &m, &ours);
+      if (r == 0 && ours) {
+        m.ext_offset += start - m.offset;
+        m.offset = start;
+        m.len = stop - start;
+        r = flip_one (f, &m);
+      }
+      if (r < 0)
+        return r;
+    }
+    start = stop;
+  }
+  return 0;
+}
+
 /* Range locked, and held against write-out when WANT_ZEROES. */
 static int
 prealloc_range (struct file_data *f, enum want want, uint64_t start,
@@ -191,7 +277,9 @@ data_zero (struct data *d, struct inode *inode, uint64_t offset,
     struct dirty_hold hold;
 
     dirty_hold (f, &hold, start, end);
-    r = prealloc_range (f, WANT_ZEROES, start, end);
+    r = flip_own (f, start, end);
+    if (r == 0)
+      r = prealloc_range (f, WANT_ZEROES, start, end);
     dirty_release (f, &hold, r == 0 ? end : 0);
   }
   range_unlock (&f->ranges, &lock);

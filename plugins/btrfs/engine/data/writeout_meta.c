@@ -225,60 +225,12 @@ join_before (struct group *g, uint64_t offset)
   return 0;
 }
 
-/* The prealloc item at the cursor covers M: cut it into what lies before, M
- * as a regular extent, and what lies behind.
- */
-static int
-cut_prealloc (struct group *g, struct cursor *c, const struct mapping *pre,
-              const struct mapping *m)
-{
-  const uint64_t end = m->offset + m->len, pre_end = pre->offset + pre->len;
-  struct extents *extents = g->w->d->env.extents;
-  struct mapping back = *pre;
-  int r = cursor_make_writable (&g->txn->tree, c);
-
-  if (r < 0)
-    return r;
-  if (pre->offset < m->offset) {
-    struct btrfs_file_extent *e = cursor_data_rw (c);
-
-    e->num_bytes = le64_make (m->offset - pre->offset);
-    r = insert_extent (g->txn, g->f, m);
-    if (r == 0)
-      r = extent_data_inc (extents, g->txn, mapping_ref (g->f, m));
-  }
-  else
-    mapping_to_disk (m, m->generation, cursor_data_rw (c));
-  if (r < 0 || end == pre_end)
-    return r;
-  back.offset = end;
-  back.len = pre_end - end;
-  back.ext_offset += end - pre->offset;
-  r = insert_extent (g->txn, g->f, &back);
-  if (r == 0)
-    r = extent_data_inc (extents, g->txn, mapping_ref (g->f, &back));
-  return r;
-}
-
 static int
 place_prealloc (struct group *g, const struct mapping *m)
 {
-  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  struct mapping pre = { .len = 0 };
   int r;
 
-  r = seek_extent (g->f, m->offset, &c);
-  if (r == 0 && at_extent (g->f, &c))
-    r = map_parse (g->f, &c, &pre);
-  if (r < 0)
-    return r;
-  if (pre.kind != MAP_PREALLOC || pre.offset > m->offset
-      || pre.offset + pre.len < m->offset + m->len || pre.disk != m->disk
-      || pre.ext_offset + (m->offset - pre.offset) != m->ext_offset)
-    return err_new (ERR_file_extent, "no prealloc extent at inode %" PRIu64
-                    " offset %" PRIu64, g->f->inode->ino, m->offset);
-  r = cut_prealloc (g, &c, &pre, m);
-  cursor_done (&c);
+  r = convert_slice (g->txn, g->f, MAP_PREALLOC, m);
   if (r == 0)
     r = join_before (g, m->offset + m->len);
   if (r == 0)
@@ -428,8 +380,10 @@ writeout_insert (struct writeout *w)
   int r = 0;
 
   for (k = 0; k < w->runs; ++k)
-    if (w->run[k].mode == WO_PLACE && !w->run[k].failed)
+    if (w->run[k].mode == WO_PLACE && !w->run[k].failed) {
       w->run[k].inserted = true;
+      __atomic_store_n (&w->f->stamp, true, __ATOMIC_RELAXED);
+    }
   item = malloc (max * sizeof *item);
   body = malloc (max * sizeof *body);
   if (item == NULL || body == NULL)
