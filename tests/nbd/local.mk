@@ -10,6 +10,7 @@ NBD_TESTS = \
 	tests/nbd/kernel.sh \
 	tests/nbd/params.sh \
 	tests/nbd/qemu-io.sh \
+	tests/nbd/soak.sh \
 	tests/nbd/signals.sh
 TESTS += $(NBD_TESTS)
 EXTRA_DIST += $(NBD_TESTS) tests/nbd/nbd.sh

@@ -693,6 +693,26 @@ fs_commit (struct fs *fs)
   return r < 0 ? r : e < 0 ? e : lost;
 }
 
+/* A pool that crashed between the copies of its superblock and was not
+ * changed since: the next commit would bring them up to date, so that no
+ * scrub finds anything; without one this does.
+ */
+static int
+refresh_supers (struct fs *fs)
+{
+  const struct btrfs_super *sb = volume_super (fs->volume);
+  const uint64_t generation = le64_get (sb->generation);
+
+  if (trans_check (fs->trans) < 0) {
+    err_clear ();
+    return 0;
+  }
+  if (trans_committed_id (fs->trans) != generation
+      || volume_supers_current (fs->volume, generation))
+    return 0;
+  return volume_write_supers (fs->volume, sb, true);
+}
+
 int
 fs_close (struct fs *fs)
 {
@@ -703,6 +723,8 @@ fs_close (struct fs *fs)
   if (!fs->read_only) {
     commit_thread_stop (fs);
     r = fs_commit (fs);
+    if (r == 0)
+      r = refresh_supers (fs);
   }
   undo_all (fs);
   return r;

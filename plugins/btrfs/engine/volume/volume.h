@@ -146,5 +146,9 @@ extern int volume_flush (struct volume *);
  */
 extern int volume_write_supers (struct volume *, const struct btrfs_super *,
                                 bool all_copies);
+/* Is every copy that a device has room for intact and of GENERATION?  After a
+ * crash between the first and the others it is not.
+ */
+extern bool volume_supers_current (struct volume *, uint64_t generation);
 
 #endif /* BTRNBD_VOLUME_VOLUME_H */

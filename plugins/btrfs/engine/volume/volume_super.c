@@ -267,3 +267,24 @@ volume_write_supers (struct volume *v, const struct btrfs_super *super,
   err_clear ();
   return 0;
 }
+
+bool
+volume_supers_current (struct volume *v, uint64_t generation)
+{
+  CLEANUP_FREE struct btrfs_super *copy = io_alloc (sizeof *copy);
+
+  if (copy == NULL)
+    return false;
+  for (unsigned i = 0; i < v->ndevs; ++i)
+    for (unsigned k = 0; k < BTRFS_SUPER_COPIES; ++k) {
+      if (super_offset (k) + BTRFS_SUPER_SIZE >= v->devs[i].pub.total_bytes)
+        continue;
+      if (read_copy (v->devs[i].pub.dev, k, copy) < 0) {
+        err_clear ();
+        return false;
+      }
+      if (le64_get (copy->generation) != generation)
+        return false;
+    }
+  return true;
+}
