@@ -484,7 +484,7 @@ device_file_open (const char *name, const struct device_open_opts *opts,
   f->base.ops = &file_ops;
   f->fd = f->fd_direct = -1;
   f->name = strdup (name);
-  r = f->name ? 0 : err_new (ERR_nomem, "%s", name);
+  r = f->name ? 0 : err_new (ERR_nomem, "file device");
   if (r == 0)
     r = open_fds (f, opts, &st);
   if (r == 0)

@@ -375,7 +375,7 @@ device_nbd_open (const char *uri, const struct device_open_opts *opts,
   mutex_init (&d->lock, RANK_DEVICE);
   cond_init (&d->idle_cond);
   d->uri = strdup (uri);
-  r = d->uri ? 0 : err_new (ERR_nomem, "%s", uri);
+  r = d->uri ? 0 : err_new (ERR_nomem, "NBD device");
   if (r == 0)
     r = connect_one (uri, wants_tls (uri), &h);
   if (r == 0) {
