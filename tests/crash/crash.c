@@ -1,7 +1,7 @@
 /* Crash test: a random load on a recording device, then power cuts.
  *
- *   crash [-s SEED] [-n OPS] [-t THREADS] [-c CUTS] [-k CHECKS] [-S MIB]
- *         [-d DIR] [-v]
+ *   crash [-s SEED] [-n OPS] [-t THREADS] [-c CUTS] [-k CHECKS] [-d DIR] [-v]
+ *         [-S MIB] [-N NODESIZE] [-C CSUM] [-f FEATURES] [-M] [-X] [-E]
  *
  * Every flush is a cut (just before and just after it completed), so is every
  * superblock write in the middle, and CUTS more places are sampled.  At each
@@ -10,6 +10,9 @@
  * that the journal allows; on every tenth the engine then commits, crashes
  * again, and is looked at again.  CHECKS of them are judged by `btrfs check`.
  * Images that fail are kept in DIR.
+ *
+ * -S, -N, -C, -f: of the pool; -M: single metadata; -X: mixed block groups;
+ * -E: the pool is expected to fill up.
  *
  * Prints TAP.  The same seed gives the same load when THREADS is 0.
  */
@@ -36,7 +39,8 @@ struct test {
   unsigned ops, threads, cuts, checks;
   uint64_t size;
   const char *dir;
-  bool verbose, nodup;
+  bool verbose, full;
+  struct btrnbd_mkfs_opts mkfs;
 
   struct device *recorder;
   struct journal *journal;
@@ -44,7 +48,7 @@ struct test {
   struct record_cut *plan;
   size_t planned;
 
-  unsigned opened, failed, torn_supers, checked, check_failed, continued;
+  unsigned full_answers, opened, failed, torn_supers, checked, check_failed, continued;
   uint64_t uncertain;
 };
 
@@ -55,10 +59,10 @@ record_load (struct test *t)
 {
   struct btrnbd_open_opts opts = { .commit_interval = 1, .no_lock = true,
                                    .cache_size = 16 << 20 };
-  struct btrnbd_mkfs_opts mkfs = {
-    .metadata_profile = t->nodup ? "single" : NULL };
   struct load load = { .seed = t->seed, .ops = t->ops, .threads = t->threads,
-                       .file_max = 1 << 20, .verbose = t->verbose };
+                       .file_max = t->full ? 8 << 20 : 1 << 20,
+                       .verbose = t->verbose,
+                       .full_allowed = t->full };
   struct device *mem, *shield;
   bool ok;
   int r;
@@ -67,7 +71,7 @@ record_load (struct test *t)
   if (r == 0)
     r = record_new (mem, &t->recorder);
   if (r == 0)
-    r = btrnbd_mkfs_device (t->recorder, &mkfs);
+    r = btrnbd_mkfs_device (t->recorder, &t->mkfs);
   if (r == 0)
     r = device_flush (t->recorder);
   if (r < 0) {
@@ -83,6 +87,7 @@ record_load (struct test *t)
     return false;
   }
   ok = load_run (&load);
+  t->full_answers = load.full;
   /* Half of the loads end with a clean close. */
   if (t->seed % 2 == 0) {
     uint32_t seq = journal_begin (t->journal);
@@ -373,7 +378,7 @@ parse (struct test *t, int argc, char *argv[])
 {
   int c;
 
-  while ((c = getopt (argc, argv, "s:n:t:c:k:S:d:Mv")) != -1)
+  while ((c = getopt (argc, argv, "s:n:t:c:k:S:d:N:C:f:MXEv")) != -1)
     switch (c) {
     case 's': t->seed = strtoull (optarg, NULL, 0); break;
     case 'n': t->ops = atoi (optarg); break;
@@ -382,7 +387,12 @@ parse (struct test *t, int argc, char *argv[])
     case 'k': t->checks = atoi (optarg); break;
     case 'S': t->size = strtoull (optarg, NULL, 0) << 20; break;
     case 'd': t->dir = optarg; break;
-    case 'M': t->nodup = true; break;
+    case 'N': t->mkfs.nodesize = atoi (optarg); break;
+    case 'C': t->mkfs.csum = optarg; break;
+    case 'f': t->mkfs.features = optarg; break;
+    case 'M': t->mkfs.metadata_profile = "single"; break;
+    case 'X': t->mkfs.mixed = true; break;
+    case 'E': t->full = true; break;
     case 'v': t->verbose = true; break;
     default: exit (2);
     }
@@ -413,11 +423,12 @@ main (int argc, char *argv[])
   }
   plan_cuts (&t);
   snprintf (text, sizeof text, "seed %llu: %u operations by %u threads, "
-            "%zu events, %llu MiB written", (unsigned long long) t.seed,
-            t.journal->nops, t.threads + 1,
+            "%zu events, %llu MiB written, %u times full",
+            (unsigned long long) t.seed, t.journal->nops, t.threads + 1,
             record_count (t.recorder) - t.begin,
-            (unsigned long long) record_bytes (t.recorder) >> 20);
-  result (1, true, text);
+            (unsigned long long) record_bytes (t.recorder) >> 20,
+            t.full_answers);
+  result (1, !t.full || t.full_answers > 0, text);
   run_cuts (&t);
   snprintf (text, sizeof text, "%u cuts opened and as acknowledged, %u went "
             "on, %u torn superblocks, %.1f writes open on average",
@@ -433,5 +444,5 @@ main (int argc, char *argv[])
   journal_free (t.journal);
   device_close (t.recorder);
   free (t.plan);
-  return t.failed != 0;
+  return t.failed != 0 || (t.full && t.full_answers == 0);
 }

@@ -3,23 +3,35 @@
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 
 crash=$abs_top_builddir/tests/crash/crash
-cuts=500
-[ -z "${BTRNBD_QUICK:-}" ] || cuts=100
-seeds=${CRASH_SEEDS:-"1 2 3"}
+cuts=250 checks=20
+[ -z "${BTRNBD_QUICK:-}" ] || cuts=20 checks=5
+seeds=${CRASH_SEEDS:-"1 2 3 4 5 6"}
 [ -z "${BTRNBD_FULL:-}" ] || seeds=${CRASH_SEEDS:-$(seq -s ' ' 1 20)}
 
+# Every seed has a kind of pool of its own.
+args_of ()
+{
+  case $(( $1 % 6 )) in
+    0) echo "-t 3 -N 4096" ;;
+    1) echo "" ;;
+    2) echo "-M -C xxhash -N 4096" ;;
+    3) echo "-t 2 -f ^no-holes,^block-group-tree -C sha256" ;;
+    4) echo "-X -N 4096 -S 200" ;;
+    5) echo "-t 1 -E -S 80 -n 200" ;;
+  esac
+}
+
 for seed in $seeds; do
-  # One load in three runs on several threads; one has single metadata.
-  args="-t $(( seed % 3 == 0 ? 3 : 0 )) -c $cuts -k 40"
-  [ $(( seed % 4 )) -ne 2 ] || args="$args -M"
+  args="-c $cuts -k $checks $(args_of "$seed")"
   # Word splitting is wanted.
   # shellcheck disable=SC2086
-  if "$crash" -s "$seed" -d "$tmp" $args ${CRASH_ARGS:-} > "$tmp/out"; then
+  if "$crash" -s "$seed" -d "$tmp" $args ${CRASH_ARGS:-} > "$tmp/out" 2>&1
+  then
     grep '^ok' "$tmp/out" | sed 's/^ok/# ok/'
-    pass "seed $seed"
+    pass "seed $seed: $args"
   else
     sed 's/^/# /' "$tmp/out"
-    fail "seed $seed"
+    fail "seed $seed: $args"
   fi
 done
 done_testing

@@ -7,6 +7,7 @@
 #include <config.h>
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,10 @@ check (struct worker *w, uint32_t seq, int r, const char *what,
              r < 0 ? btrnbd_last_error (r) : "ok");
   if (r >= 0)
     return true;
+  if (w->l->full_allowed && btrnbd_error_errno (r) == ENOSPC) {
+    __atomic_fetch_add (&w->l->full, 1, __ATOMIC_RELAXED);
+    return false;
+  }
   if (!w->l->errors_allowed) {
     fprintf (stderr, "%s %s: %s\n", what, path, btrnbd_last_error (r));
     w->failed = true;
@@ -74,7 +79,7 @@ pick_range (struct worker *w, uint64_t size, uint64_t *ret_first,
 
   if (sectors == 0)
     return false;
-  if (below (w, 3) > 0)
+  if (below (w, 3) > 0 && !w->l->full_allowed)
     most = 32; /* mostly small */
   *ret_first = below (w, sectors);
   if (below (w, 2) == 0)
@@ -556,6 +561,42 @@ thread_file (struct worker *main_w, struct worker *w, unsigned number)
   }
 }
 
+/* One big file takes what there is, and gives a little back. */
+static void
+fill_pool (struct worker *w)
+{
+  const uint64_t size = UINT64_C (256) << 20, back = 6 << 20;
+  struct journal *j = w->l->j;
+  struct btrnbd_file *f;
+  uint64_t off = 0;
+  uint32_t seq;
+  unsigned id;
+
+  make_file (w, "t9", false);
+  id = j->nfiles;
+  if (!check (w, 0, btrnbd_file_open (w->l->pool, "t9", 0, &f), "open", "t9"))
+    return;
+  seq = journal_begin (j);
+  journal_size (j, id, size, seq);
+  check (w, seq, btrnbd_truncate (f, size), "truncate", "t9");
+  for (bool more = true; more && off < size; off += WRITE_MAX) {
+    seq = journal_begin (j);
+    journal_data (j, id, off / JSECTOR, WRITE_MAX / JSECTOR, seq, false);
+    journal_fill (w->buf, id, off / JSECTOR, WRITE_MAX / JSECTOR, seq);
+    more = check (w, seq, btrnbd_pwrite (f, w->buf, WRITE_MAX, off, 0),
+                  "fill", "t9");
+    if (!more)
+      journal_op_failed (j, seq);
+    if (off % (16 * WRITE_MAX) == 0)
+      do_flush (w, f, id, "t9");
+  }
+  seq = journal_begin (j);
+  journal_data (j, id, 0, back / JSECTOR, seq, true);
+  if (!check (w, seq, btrnbd_trim (f, 0, back, 0), "trim", "t9"))
+    journal_op_failed (j, seq);
+  btrnbd_file_close (f);
+}
+
 bool
 load_run (struct load *l)
 {
@@ -569,6 +610,8 @@ load_run (struct load *l)
     worker_init (&ws[i], l, i + 1);
     thread_file (&w, &ws[i], i);
   }
+  if (l->full_allowed)
+    fill_pool (&w);
   for (unsigned i = 0; i < l->threads; ++i)
     if (pthread_create (&ids[i], NULL, thread_main, &ws[i]) != 0)
       abort ();

@@ -12,6 +12,8 @@ struct load {
   unsigned threads;            /* more of them, each on a file of its own */
   uint64_t file_max;           /* bytes */
   bool errors_allowed;         /* faults are being injected */
+  bool full_allowed;           /* the pool is small: ENOSPC is an answer */
+  unsigned full;               /* such answers; atomic */
   bool verbose;
 };
 

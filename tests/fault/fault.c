@@ -2,10 +2,11 @@
  * allocation fails, for every N.
  *
  *   fault [-s SEED] [-k read|write|flush|alloc] [-F] [-a N] [-z N] [-m STRIDE]
- *         [-c EVERY] [-d DIR] [-v]
+ *         [-c EVERY] [-n OPS] [-N NODESIZE] [-d DIR] [-v]
  *
  * -F: it and all after it.  -a, -z, -m: from N to N in steps of STRIDE.
- * -c: `btrfs check` on every EVERY-th result.
+ * -c: `btrfs check` on every EVERY-th result.  -n: operations that made the
+ * pool what it is before.
  *
  * After each round the pool is opened again without faults: that must work,
  * and what is there must be a state that the journal of the round allows
@@ -42,6 +43,7 @@ struct test {
   uint64_t seed;
   int only;                    /* kind, or -1 */
   bool from, verbose;
+  unsigned ops, nodesize;
   uint64_t first, last, stride, check_every;
   const char *dir;
 
@@ -91,9 +93,9 @@ open_pool (struct device *dev, bool read_only, struct btrnbd_pool **ret)
 static bool
 prepare (struct test *t)
 {
-  struct load load = { .seed = t->seed, .ops = 60, .file_max = 256 << 10,
+  struct load load = { .seed = t->seed, .ops = t->ops, .file_max = 256 << 10,
                        .verbose = t->verbose };
-  struct btrnbd_mkfs_opts mkfs = { 0 };
+  struct btrnbd_mkfs_opts mkfs = { .nodesize = t->nodesize };
   uint32_t seq;
   int r;
 
@@ -277,7 +279,7 @@ parse (struct test *t, int argc, char *argv[])
 {
   int c;
 
-  while ((c = getopt (argc, argv, "s:k:Fa:z:m:c:d:v")) != -1)
+  while ((c = getopt (argc, argv, "s:k:Fa:z:m:c:n:N:d:v")) != -1)
     switch (c) {
     case 's': t->seed = strtoull (optarg, NULL, 0); break;
     case 'k':
@@ -290,6 +292,8 @@ parse (struct test *t, int argc, char *argv[])
     case 'z': t->last = strtoull (optarg, NULL, 0); break;
     case 'm': t->stride = strtoull (optarg, NULL, 0); break;
     case 'c': t->check_every = strtoull (optarg, NULL, 0); break;
+    case 'n': t->ops = atoi (optarg); break;
+    case 'N': t->nodesize = atoi (optarg); break;
     case 'd': t->dir = optarg; break;
     case 'v': t->verbose = true; break;
     default: exit (2);
@@ -300,7 +304,7 @@ int
 main (int argc, char *argv[])
 {
   struct test t = { .seed = 1, .only = -1, .first = 1, .last = UINT64_MAX,
-                    .stride = 1, .dir = getenv ("TMPDIR") };
+                    .stride = 1, .ops = 60, .dir = getenv ("TMPDIR") };
   unsigned number = 0, all = 0;
 
   if (t.dir == NULL)

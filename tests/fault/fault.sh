@@ -28,5 +28,9 @@ done
 for kind in read write flush; do
   round "the n-th $kind and all after it fail" -k $kind -F -m $stride -c 25
 done
+for kind in read write; do
+  round "the n-th $kind fails, trees of small nodes" \
+        -k $kind -N 4096 -n 400 -s 2 -m $stride -c 25
+done
 round "memory runs out for good" -k alloc -F -m $((stride * 7)) -c 25
 done_testing
