@@ -48,7 +48,8 @@ struct test {
   struct record_cut *plan;
   size_t planned;
 
-  unsigned full_answers, opened, failed, torn_supers, checked, check_failed, continued;
+  unsigned full_answers, opened, failed, torn_supers;
+  unsigned checked, check_failed, continued;
   uint64_t uncertain;
 };
 

@@ -3,7 +3,8 @@
  * With BTRNBD_LOCK_DEBUG each thread has a table, behind a pthread key, of
  * how often it holds each rank, and a bitmap of ranks with a non-zero count,
  * so the check before a lock is one comparison with the highest bit.  A
- * thread whose table cannot be allocated goes unchecked.
+ * thread whose table cannot be allocated goes unchecked for the rest of its
+ * life: a table made later would not know what it holds.
  */
 #include <config.h>
 
@@ -26,6 +27,14 @@ struct held_table {
 
 static pthread_key_t held_key;
 static bool have_key;
+static struct held_table unchecked; /* stands for no table */
+
+static void
+free_held_table (void *h)
+{
+  if (h != &unchecked)
+    free (h);
+}
 
 /* When the library is loaded, before any lock is taken: the check for it on
  * each use would cost as much as the rest.
@@ -34,7 +43,7 @@ __attribute__ ((constructor))
 static void
 make_key (void)
 {
-  have_key = pthread_key_create (&held_key, free) == 0;
+  have_key = pthread_key_create (&held_key, free_held_table) == 0;
 }
 
 __attribute__ ((noinline, cold))
@@ -50,6 +59,8 @@ make_held_table (void)
     free (h);
     h = NULL;
   }
+  if (h == NULL)
+    pthread_setspecific (held_key, &unchecked);
   return h;
 }
 
@@ -58,7 +69,9 @@ held_table (void)
 {
   struct held_table *h = have_key ? pthread_getspecific (held_key) : NULL;
 
-  return __builtin_expect (h != NULL, true) ? h : make_held_table ();
+  if (__builtin_expect (h == NULL, false))
+    h = make_held_table ();
+  return __builtin_expect (h != &unchecked, true) ? h : NULL;
 }
 
 static bool
