@@ -37,12 +37,14 @@ collect (void *opaque, uint64_t offset, uint64_t len, unsigned type)
 {
   struct get *g = opaque;
   const bool zero = type & BTRNBD_EXTENT_ZERO;
-  struct piece *last = g->pieces + g->num_pieces - 1;
 
-  if (g->num_pieces > 0 && last->zero == zero &&
-      last->offset + last->len == offset) {
-    last->len += len;
-    return 0;
+  if (g->num_pieces > 0) {
+    struct piece *last = &g->pieces[g->num_pieces - 1];
+
+    if (last->zero == zero && last->offset + last->len == offset) {
+      last->len += len;
+      return 0;
+    }
   }
   if (g->num_pieces == g->max_pieces) {
     const size_t max = g->max_pieces ? 2 * g->max_pieces : 64;

@@ -109,7 +109,7 @@ fields (void **state)
   BAD (generation, le64_make (0));
   BAD (chunk_root_generation, le64_make (8));
   BAD (root_dir_objectid, le64_make (5));
-  BAD (bytes_used, le64_make (2 << 30));
+  BAD (bytes_used, le64_make (UINT64_C (2) << 30));
   BAD (bytes_used, le64_make (16384));
   BAD (num_devices, le64_make (0));
   BAD (num_devices, le64_make (UINT64_MAX));
