@@ -236,6 +236,32 @@ read_group_item (struct space *sp, struct root *root,
   return 0;
 }
 
+#define LOAD_BATCH 128
+
+/* The next chunks from *AT on (0 afterwards: these were the last); their items
+ * are read ahead together.
+ */
+static size_t
+next_chunks (struct space *sp, struct root *root, uint64_t *at,
+             struct chunk_info *chunks)
+{
+  struct key keys[LOAD_BATCH];
+  size_t n = 0;
+
+  while (n < LOAD_BATCH && volume_find_chunk (sp->volume, *at, &chunks[n])) {
+    keys[n] = KEY (chunks[n].logical, BTRFS_BLOCK_GROUP_ITEM,
+                   chunks[n].length);
+    if (!add_ok (chunks[n].logical, chunks[n].length, at))
+      *at = 0;
+    n++;
+    if (*at == 0)
+      break;
+  }
+  if (n > 1)
+    tree_prefetch_many (root->tree, keys, n);
+  return n;
+}
+
 static bool
 is_loaded (struct space *sp)
 {
@@ -246,9 +272,10 @@ is_loaded (struct space *sp)
 int
 space_load_groups (struct space *sp)
 {
+  struct chunk_info chunks[LOAD_BATCH];
   struct root *root;
-  struct chunk_info chunk;
   uint64_t at = 0;
+  size_t n, i;
   int r;
 
   if (is_loaded (sp))
@@ -259,18 +286,20 @@ space_load_groups (struct space *sp)
   root = space_group_root (sp);
   if (root == NULL)
     return err_new (ERR_subvol_missing, "the tree of block groups is missing");
-  while (volume_find_chunk (sp->volume, at, &chunk)) {
-    {
-      SCOPED_LOCK (&sp->lock);
-      r = space_find (sp, chunk.logical) != NULL; /* after a failed try */
+  do {
+    n = next_chunks (sp, root, &at, chunks);
+    for (i = 0; i < n; i++) {
+      bool known;
+      {
+        SCOPED_LOCK (&sp->lock);
+        known = space_find (sp, chunks[i].logical) != NULL;
+      }
+      /* Known after a try that failed later. */
+      r = known ? 0 : read_group_item (sp, root, &chunks[i]);
+      if (r < 0)
+        return err_note (r, "loading block groups");
     }
-    if (!r)
-      r = read_group_item (sp, root, &chunk);
-    if (r < 0)
-      return err_note (r, "loading block groups");
-    if (!add_ok (chunk.logical, chunk.length, &at))
-      break;
-  }
+  } while (n > 0 && at != 0);
   space_refresh (sp);
   SCOPED_LOCK (&sp->lock);
   sp->loaded = true;
