@@ -374,14 +374,16 @@ test_drop_shared (void **state)
     image_make (&im, k % 2 ? "-n 4096 -s 4096" : "-n 16384", 512);
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
-      "for i in $(seq 1 700); do head -c 9000 /dev/urandom >a/d/f$i; done\n"
-      "for i in $(seq 1 700); do echo $i >a/d/inline$i; done; sync\n"
+      "head -c 6300000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
+      "seq 1 700 | split -l 1 -d -a 4 - a/d/inline; sync\n"
       "btrfs subvolume snapshot a b; sync\n"
-      "for i in $(seq 1 9 700); do echo x >>a/d/f$i; done; rm a/d/f7?; sync\n"
+      "for i in $(seq -f %04g 1 9 699); do echo x >>a/d/f$i; done\n"
+      "rm a/d/f007?; sync\n"
       "btrfs subvolume snapshot b c; sync\n"
-      "for i in $(seq 4 31 700); do echo y >b/d/f$i; done\n"
-      "cp --reflink=always c/d/f5 c/d/clone; sync\n"
-      "for i in $(seq 1 50 700); do echo z >>c/d/inline$i; done; sync\n");
+      "for i in $(seq -f %04g 4 31 699); do echo y >b/d/f$i; done\n"
+      "cp --reflink=always c/d/f0005 c/d/clone; sync\n"
+      "for i in $(seq -f %04g 1 50 699); do echo z >>c/d/inline$i; done\n"
+      "sync\n");
     for (i = 0; i < 3; ++i) {
       dirs[0] = '\0';
       for (j = i + 1; j < 3; ++j)
@@ -425,12 +427,13 @@ test_drop_shared_interrupted (void **state)
     image_make (&im, "-n 4096 -s 4096", 512);
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
-      "for i in $(seq 1 300); do head -c 9000 /dev/urandom >a/d/f$i; done\n"
-      "for i in $(seq 1 500); do echo $i >a/d/inline$i; done; sync\n"
+      "head -c 2700000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
+      "seq 1 500 | split -l 1 -d -a 4 - a/d/inline; sync\n"
       "btrfs subvolume snapshot a b; sync\n"
-      "for i in $(seq 1 90 300); do echo x >>b/d/f$i; done; sync\n"
+      "for i in $(seq -f %04g 1 90 299); do echo x >>b/d/f$i; done; sync\n"
       "btrfs subvolume snapshot b c; sync\n"
-      "for i in $(seq 1 90 500); do echo y >a/d/inline$i; done; sync\n");
+      "for i in $(seq -f %04g 1 90 499); do echo y >a/d/inline$i; done\n"
+      "sync\n");
     kernel_sums (&im, names[last], "before");
     for (i = 0; i < 3; ++i) {
       if (i == last)
@@ -483,21 +486,22 @@ test_after_balance (void **state)
     image_make (&im, "-n 4096 -s 4096", 768);
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
-      "for i in $(seq 1 500); do head -c 9000 /dev/urandom >a/d/f$i; done\n"
-      "for i in $(seq 1 900); do echo $i >a/d/inline$i; done; sync\n"
+      "head -c 4500000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
+      "seq 1 900 | split -l 1 -d -a 4 - a/d/inline; sync\n"
       "btrfs subvolume snapshot a b; sync\n"
-      "for i in $(seq 1 9 500); do echo x >>b/d/f$i; done; sync\n"
+      "for i in $(seq -f %04g 1 9 499); do echo x >>b/d/f$i; done; sync\n"
       "btrfs balance start --full-balance .; sync\n"
       "btrfs subvolume snapshot b c\n"
-      "for i in $(seq 1 30 900); do echo z >>c/d/inline$i; done; sync\n"
+      "for i in $(seq -f %04g 1 30 899); do echo z >>c/d/inline$i; done\n"
+      "sync\n"
       "btrfs balance start -m .; sync\n");
     image_check (&im);
     image_open (&im);
     for (i = 1; i < 900; i += 7) {
-      snprintf (path, sizeof path, "%s/d/inline%u", orders[k][i % 3], i);
+      snprintf (path, sizeof path, "%s/d/inline%04u", orders[k][i % 3], i);
       ok (unlink_path (&im, path));
       if (i < 500) {
-        snprintf (path, sizeof path, "%s/d/f%u", orders[k][(i + 1) % 3], i);
+        snprintf (path, sizeof path, "%s/d/f%04u", orders[k][(i + 1) % 3], i);
         ok (unlink_path (&im, path));
       }
       snprintf (path, sizeof path, "%s/d/new%u", orders[k][i % 3], i);
@@ -527,7 +531,7 @@ test_finish_for_linux (void **state)
     "btrfs subvolume create big; mkdir big/d; cd big/d\n"
     "seq 1 40000 | sed s/^/a-name-of-some-length-to-fill-leaves-/ | "
     "xargs touch\n"
-    "for i in $(seq 1 300); do head -c 9000 /dev/zero >data-$i; done\n"
+    "head -c 2700000 /dev/zero | split -b 9000 -d -a 4 - data-\n"
     "cd ../..; btrfs subvolume snapshot big snap; touch big/d/new; sync\n"
     "rm -r snap/d/*1*; sync; btrfs subvolume delete -C big; sleep 0.05\n");
   image_check (&im);
