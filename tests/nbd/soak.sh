@@ -84,6 +84,8 @@ def work(e, w):
             else:
                 h.pwrite(sector(v) * count, off, fua)
             done[0] += 1
+            if done[0] == 100:
+                open(statefile + '.ready', 'w').close()
             for i in what:
                 if fua:
                     possible[i] = {v}
@@ -118,8 +120,10 @@ for round in $(seq "$rounds"); do
   timeout 120 /usr/bin/python3 "$tmp/soak.py" "$nbdkit_sock" run \
           "$tmp/state" "${BTRNBD_SEED:-$round}" >"$tmp/soak.out" 2>&1 &
   soak=$!
+  wait_until 60 test -e "$tmp/state.ready"
+  rm -f "$tmp/state.ready"
   cleanup_fn stop_pid "$soak"
-  sleep "$(( round % 3 + 1 )).$round"
+  sleep "$(( round % 3 )).$((round % 10))"
   kill_server
   wait "$soak"
   # nothing else in it: a reader that sees something else raises an exception
