@@ -182,14 +182,10 @@ flip_one (struct file_data *f, struct mapping *m)
   return r;
 }
 
-/* Range locked and held against write-out.  Small pieces are not worth a
- * transaction each: a new extent replaces many of them at once.
- */
+/* Pieces of at least LEAST bytes; range locked and held against write-out. */
 static int
-flip_own (struct file_data *f, uint64_t start, uint64_t end)
+flip_own (struct file_data *f, uint64_t start, uint64_t end, uint64_t least)
 {
-  const uint64_t least = MIN (end - start, (uint64_t) FLIP_MIN);
-
   while (start < end) {
     struct mapping m;
     uint64_t stop;
@@ -254,6 +250,27 @@ prealloc_range (struct file_data *f, enum want want, uint64_t start,
   return 0;
 }
 
+/* Small pieces are not worth a transaction each, a new extent replaces many of
+ * them at once; if there is room for one.
+ */
+static int
+zero_range (struct file_data *f, uint64_t start, uint64_t end)
+{
+  const uint64_t least = MIN (end - start, (uint64_t) FLIP_MIN);
+  int r;
+
+  r = flip_own (f, start, end, least);
+  if (r == 0)
+    r = prealloc_range (f, WANT_ZEROES, start, end);
+  if (r == -ERR_nospace && least > f->d->ps) {
+    err_clear ();
+    r = flip_own (f, start, end, 0);
+    if (r == 0)
+      r = prealloc_range (f, WANT_ZEROES, start, end);
+  }
+  return r;
+}
+
 int
 data_zero (struct data *d, struct inode *inode, uint64_t offset,
            uint64_t len)
@@ -277,9 +294,7 @@ data_zero (struct data *d, struct inode *inode, uint64_t offset,
     struct dirty_hold hold;
 
     dirty_hold (f, &hold, start, end);
-    r = flip_own (f, start, end);
-    if (r == 0)
-      r = prealloc_range (f, WANT_ZEROES, start, end);
+    r = zero_range (f, start, end);
     dirty_release (f, &hold, r == 0 ? end : 0);
   }
   range_unlock (&f->ranges, &lock);

@@ -313,9 +313,19 @@ change (struct group *g)
   return r;
 }
 
-/* Metadata space is promised for every run; when that is too much at once,
- * for fewer, and in the end from what is kept for getting out of a full
- * pool: this data was acknowledged.
+/* Items to promise space for: each stands for two paths of four blocks, while
+ * a run of a sorted group copies a leaf of its own at worst and splits it;
+ * what is above the leaves and the checksums, which are consecutive, is
+ * shared.  Too much would look like a full pool to those who write meanwhile.
+ */
+static unsigned
+items_for (size_t runs)
+{
+  return runs / 4 + 4;
+}
+
+/* When even that is too much at once, for fewer runs, and in the end from
+ * what is kept for getting out of a full pool: this data was acknowledged.
  */
 static int
 begin (struct group *g)
@@ -324,12 +334,12 @@ begin (struct group *g)
 
   for (;;) {
     const size_t n = g->to - g->from;
-    const int r = txn_begin (t, 2 * n + 1, &g->txn);
+    const int r = txn_begin (t, items_for (n), &g->txn);
 
     if (r != -ERR_nospace_meta)
       return r;
     if (n == 1)
-      return txn_begin_to_free (t, 3, &g->txn);
+      return txn_begin_to_free (t, 4, &g->txn);
     g->to = g->from + n / 2;
   }
 }
