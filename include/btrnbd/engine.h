@@ -36,6 +36,7 @@ struct btrnbd_open_opts {
   size_t cache_size;          /* bytes; 0: 256 MiB */
   unsigned commit_interval;   /* seconds; 0: 30; UINT_MAX: never by itself */
   unsigned workers;           /* 0: one per core */
+  bool discard;               /* tell the devices what became free */
   bool no_lock;               /* tests */
   unsigned super_copy;        /* 0: the superblock that counts; 1 or 2: that
                                  copy of it, for recovery.  A copy may lag

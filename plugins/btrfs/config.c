@@ -75,6 +75,17 @@ set_cache_size (const char *value)
 }
 
 static int
+set_discard (const char *value)
+{
+  int r = nbdkit_parse_bool (value);
+
+  if (r < 0)
+    return -1;
+  plugin_config.opts.discard = r;
+  return 0;
+}
+
+static int
 set_number (const char *key, const char *value, unsigned max, unsigned *ret)
 {
   unsigned n;
@@ -101,6 +112,8 @@ plugin_config_set (const char *key, const char *value)
   if (strcmp (key, "commit-interval") == 0)
     return set_number (key, value, COMMIT_INTERVAL_MAX,
                        &plugin_config.opts.commit_interval);
+  if (strcmp (key, "discard") == 0)
+    return set_discard (value);
   if (strcmp (key, "workers") == 0)
     return set_number (key, value, WORKERS_MAX, &plugin_config.opts.workers);
   nbdkit_error ("unknown parameter '%s' (nbdkit btrfs --help lists them)",

@@ -36,7 +36,8 @@ one ()
   ok "$1: change" "$churn" seed=1 threads=2 len=200000 "$img" || return
   clean "$1" || return
   # Small writes: fragments, bitmaps; then whatever comes without a close.
-  ok "$1: change again" "$churn" seed=2 len=12288 ops=800 kill=1 "$img" ||
+  ok "$1: change again" "$churn" seed=2 len=12288 ops=800 discard=1 \
+    kill=1 "$img" ||
     return
   clean "$1, killed" || return
   ok "$1: the kernel's turn" kernel_turn

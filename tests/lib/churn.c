@@ -3,7 +3,7 @@
  *
  *   churn [KEY=VALUE...] IMAGE
  *   dir=PATH (default: the top), ops=N, seed=N, threads=N, names=N, len=BYTES
- *   (most of one write), kill=1: end without closing
+ *   (most of one write), kill=1: end without closing, discard=1
  *
  * Writes, punches, unlinks, write-outs, commits.  A full pool is fine, any
  * other error is not.  Prints counters.
@@ -23,7 +23,7 @@
 
 static struct fs *fs;
 static struct inode *dir;
-static unsigned ops = 300, threads = 1, names = 100, killed;
+static unsigned ops = 300, threads = 1, names = 100, killed, discard;
 static uint64_t seed = 1, max_len = 262144;
 static const char *path = "";
 
@@ -133,6 +133,8 @@ parse (const char *arg)
     max_len = atoi (value);
   else if (IS ("kill"))
     killed = atoi (value);
+  else if (IS ("discard"))
+    discard = atoi (value);
   else
     die (err_new (ERR_invalid, "%s", arg), "usage");
 }
@@ -151,6 +153,7 @@ main (int argc, char **argv)
 
   for (i = 1; (int) i < argc - 1; i++)
     parse (argv[i]);
+  opts.discard = discard;
   must (device_open (argv[argc - 1], &dopts, &dev), "device");
   must (fs_open (&dev, 1, &opts, &fs), "open");
   if (fs->read_only)

@@ -2,6 +2,7 @@
 NBD_TESTS = \
 	tests/nbd/clients.sh \
 	tests/nbd/copy.sh \
+	tests/nbd/discard.sh \
 	tests/nbd/enospc.sh \
 	tests/nbd/fio.sh \
 	tests/nbd/fuse.sh \

@@ -31,6 +31,7 @@ refused "" "$img" cache-size=many
 refused "commit-interval" "$img" commit-interval=0
 refused "" "$img" commit-interval=x
 refused "" "$img" readonly=perhaps
+refused "" "$img" discard=sometimes
 refused "twice" "$img" "$img"
 refused "No such file|cannot open" "$tmp/nosuch"
 truncate -s 1M "$tmp/empty"
@@ -40,7 +41,7 @@ refused "small|superblock" "$tmp/zero"
 refused "" "$tmp"
 
 ok "all parameters at once" nbdkit -U - "$PLUGIN" device="$img" \
-   readonly=false cache-size=16M commit-interval=5 workers=2 \
+   readonly=false cache-size=16M commit-interval=5 discard=true workers=2 \
    --run 'nbdinfo "$uri"'
 ok "a relative path, in the background" sh -c "
   cd '$tmp' && nbdkit -U '$tmp/bg.sock' -P '$tmp/bg.pid' '$PLUGIN' pool.img"

@@ -106,6 +106,7 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
     .read_only = opts->read_only,
     .cache_size = opts->cache_size,
     .commit_interval = opts->commit_interval,
+    .discard = opts->discard,
     .workers = opts->workers,
     .super_copy = opts->super_copy,
   };

@@ -386,7 +386,6 @@ step_finish (void *opaque, struct txn *txn)
   roots_commit (fs->roots);
   space_finish_commit (fs->space);
   roots_committed_unlock (fs->roots);
-  space_discard (fs->space);
   return 0;
 }
 

@@ -2,7 +2,8 @@
  *
  * Every second it looks whether many references are pending and runs them, so
  * that commits stay short; every commit interval it writes out data and
- * commits; after commits it drops deleted subvolumes.
+ * commits; after commits it drops deleted subvolumes and discards what they
+ * freed.
  */
 #include <config.h>
 
@@ -100,6 +101,7 @@ thread_main (void *opaque)
     if (trans_is_dirty (fs->trans))
       space_grow (fs->space);
     clean (fs);
+    space_discard (fs->space);
     if (interval != UINT_MAX && ++ticks >= interval) {
       ticks = 0;
       commit_if_dirty (fs);

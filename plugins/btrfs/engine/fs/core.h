@@ -18,6 +18,7 @@ struct fs_opts {
                                   256 MiB */
   unsigned commit_interval;    /* seconds; 0: 30; UINT_MAX: never */
   unsigned workers;            /* 0: one per core */
+  bool discard;                /* tell the devices what became free */
   unsigned super_copy;         /* superblock copy to open from, normally 0 */
 };
 

@@ -308,6 +308,7 @@ open_trans (struct fs *fs)
     fs->commit = NULL;
     return r;
   }
+  space_set_discard (fs->space, fs->opts.discard);
   space_set_trans (fs->space, fs->trans, run_pending_refs, fs->extents);
   space_set_sys_chunk_hook (fs->space, commit_sys_chunk, fs);
   return 0;
@@ -723,6 +724,8 @@ fs_close (struct fs *fs)
   if (!fs->read_only) {
     commit_thread_stop (fs);
     r = fs_commit (fs);
+    if (r == 0)
+      space_discard (fs->space);
     if (r == 0)
       r = refresh_supers (fs);
   }

@@ -181,7 +181,9 @@ space_data_alloc (struct space *sp, uint64_t min, uint64_t want,
 
   assert (min > 0 && min <= want && is_aligned (min, sp->sectorsize) &&
           is_aligned (want, sp->sectorsize));
-  r = alloc_extent (sp, &a, ret_start, ret_len);
+  do
+    r = alloc_extent (sp, &a, ret_start, ret_len);
+  while (r == 0 && *ret_len == 0 && space_wait_discard (sp));
   if (r == 0 && *ret_len == 0)
     r = err_new (ERR_nospace, "no free extent of %llu bytes",
                  (unsigned long long) min);
@@ -220,7 +222,9 @@ space_meta_alloc (struct space *sp, struct txn *txn, bool system,
   (void) hint;
   if (!system && !txn->committer && txn->reserved_bytes >= sp->nodesize)
     a.promised = sp->nodesize;
-  r = alloc_extent (sp, &a, ret_bytenr, &len);
+  do
+    r = alloc_extent (sp, &a, ret_bytenr, &len);
+  while (r == 0 && len == 0 && space_wait_discard (sp));
   if (r == 0 && len == 0 && !system) {
     r = space_chunk_alloc (sp, txn, SPACE_METADATA, &made);
     if (r == 0 && made)

@@ -36,6 +36,7 @@ space_new (struct block_cache *cache, struct roots *rs, struct space **ret)
   mutex_init (&sp->load_lock, RANK_RESERVE);
   mutex_init (&sp->ticket_lock, RANK_RESERVE);
   cond_init (&sp->ticket_cond);
+  cond_init (&sp->discard_cond);
   mutex_init (&sp->lock, RANK_SPACE);
   RB_INIT (&sp->groups);
   *ret = sp;
@@ -81,6 +82,7 @@ space_free (struct space *sp)
   free (sp->committing.r);
   free (sp->discards.r);
   mutex_done (&sp->lock);
+  cond_done (&sp->discard_cond);
   cond_done (&sp->ticket_cond);
   mutex_done (&sp->ticket_lock);
   mutex_done (&sp->load_lock);

@@ -96,6 +96,8 @@ struct space {
   bool fst_trusted;            /* complete: may be loaded from */
   bool fst_one_by_one, fst_no_cache, discard;
   bool waiters;                /* somebody holds a ticket */
+  bool discarding;             /* free space is out of its map for a moment */
+  struct cond discard_cond;    /* not any more */
   struct fst_stats fst_stats;
   uint64_t *dev_used;          /* per device: 1 + new bytes used, 0: same */
   struct ranges pinned, committing, discards;
@@ -133,6 +135,11 @@ extern struct root *space_group_root (struct space *);
  * space->lock nor the group's lock is held.
  */
 extern int space_load_free (struct space *, struct block_group *);
+
+/* Wait until a discard has given back what it holds; false: none is running.
+ * Who finds no room asks this before giving up.
+ */
+extern bool space_wait_discard (struct space *);
 
 /* Note a change of free space; the group's lock is not held. */
 extern int space_fst_note (struct space *, struct txn *,
