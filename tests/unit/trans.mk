@@ -2,7 +2,8 @@ if HAVE_CMOCKA
 TRANS_TESTS = \
 	tests/unit/extent-refs \
 	tests/unit/space-bitmap \
-	tests/unit/space-fst
+	tests/unit/space-fst \
+	tests/unit/trans-commit
 check_PROGRAMS += $(TRANS_TESTS)
 TESTS += $(TRANS_TESTS)
 
@@ -18,4 +19,7 @@ tests_unit_space_fst_SOURCES = tests/unit/space-fst.c \
 	tests/unit/treelab.c tests/unit/treelab.h
 tests_unit_space_fst_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_space_fst_LDADD = $(TEST_LIBS)
+tests_unit_trans_commit_SOURCES = tests/unit/trans-commit.c
+tests_unit_trans_commit_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_trans_commit_LDADD = $(TEST_LIBS)
 endif
