@@ -114,6 +114,8 @@ plugin_config_set (const char *key, const char *value)
                        &plugin_config.opts.commit_interval);
   if (strcmp (key, "discard") == 0)
     return set_discard (value);
+  if (strcmp (key, "super-copy") == 0)
+    return set_number (key, value, 2, &plugin_config.opts.super_copy);
   if (strcmp (key, "workers") == 0)
     return set_number (key, value, WORKERS_MAX, &plugin_config.opts.workers);
   nbdkit_error ("unknown parameter '%s' (nbdkit btrfs --help lists them)",

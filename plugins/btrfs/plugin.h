@@ -22,6 +22,7 @@ extern struct plugin_config plugin_config;
   "cache-size=SIZE       Memory for cached data (default 256M).\n"      \
   "commit-interval=SECS  Commit at least this often (default 30).\n"    \
   "discard=BOOL          Discard what became free (default false).\n"   \
+  "super-copy=N          Recovery: open from superblock copy 1 or 2.\n"    \
   "workers=N             Threads of the engine (default one per core)."
 
 extern int plugin_config_set (const char *key, const char *value);

@@ -25,6 +25,7 @@ struct cli {
   const char *devices[CLI_DEVICES_MAX];
   size_t num_devices;
   bool json;
+  unsigned super_copy;          /* superblock copy to open from */
   struct btrnbd_pool *pool;     /* after cli_open */
   int status;                   /* when cli_parse says that it is over */
 };
@@ -59,6 +60,7 @@ extern void cli_print_help (const struct cli_command *,
 /* "10G" and the like; false and a message when it is no size. */
 extern bool cli_parse_size (const char *what, const char *s, uint64_t *ret);
 extern bool cli_add_device (struct cli *c, const char *name);
+extern bool cli_set_super_copy (struct cli *c, const char *number);
 
 /* --- messages (output.c) --- */
 

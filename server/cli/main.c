@@ -44,6 +44,8 @@ print_usage (void)
           "device or an NBD URI;\n"
           "                       repeat for each device\n"
           "  --json               print JSON\n"
+          "  --super-copy N       recovery: open from superblock copy 1 or "
+          "2\n"
           "  --version            print the version\n"
           "  --help               this text; after a command, that "
           "command's\n\n"
@@ -70,10 +72,11 @@ usage_error (void)
 int
 main (int argc, char *argv[])
 {
-  enum { OPT_JSON = 256, OPT_VERSION, OPT_HELP };
+  enum { OPT_JSON = 256, OPT_SUPER_COPY, OPT_VERSION, OPT_HELP };
   static const struct option long_opts[] = {
     { "device", required_argument, NULL, 'd' },
     { "json", no_argument, NULL, OPT_JSON },
+    { "super-copy", required_argument, NULL, OPT_SUPER_COPY },
     { "version", no_argument, NULL, OPT_VERSION },
     { "help", no_argument, NULL, OPT_HELP },
     { NULL }
@@ -92,6 +95,10 @@ main (int argc, char *argv[])
       break;
     case OPT_JSON:
       c.json = true;
+      break;
+    case OPT_SUPER_COPY:
+      if (!cli_set_super_copy (&c, optarg))
+        return 2;
       break;
     case OPT_VERSION:
       printf ("btrnbd %s\n", PACKAGE_VERSION);

@@ -14,6 +14,7 @@
 #define LONG_BASE 256           /* getopt value of the first table entry */
 #define COMMON_JSON 512
 #define COMMON_HELP 513
+#define COMMON_SUPER_COPY 514
 
 bool
 cli_add_device (struct cli *c, const char *name)
@@ -130,7 +131,20 @@ cli_print_help (const struct cli_command *command, const struct cli_opt *opts)
                   o->help);
   print_option ('d', "device", "DEVICE", "a device of the pool (repeatable)");
   print_option (0, "json", NULL, "print JSON");
+  print_option (0, "super-copy", "N",
+                "recovery: open from superblock copy 1 or 2");
   print_option ('h', "help", NULL, "this text");
+}
+
+bool
+cli_set_super_copy (struct cli *c, const char *number)
+{
+  if (strcmp (number, "1") != 0 && strcmp (number, "2") != 0) {
+    cli_error ("super-copy: \"%s\" is not 1 or 2", number);
+    return false;
+  }
+  c->super_copy = *number - '0';
+  return true;
 }
 
 /* getopt's form of the table: the long options, and the letters. */
@@ -154,6 +168,8 @@ make_getopt (const struct cli_opt *opts, struct option *longs, char *letters)
   }
   *l++ = (struct option) { "device", required_argument, NULL, 'd' };
   *l++ = (struct option) { "json", no_argument, NULL, COMMON_JSON };
+  *l++ = (struct option) { "super-copy", required_argument, NULL,
+                           COMMON_SUPER_COPY };
   *l++ = (struct option) { "help", no_argument, NULL, COMMON_HELP };
   *l = (struct option) { 0 };
   strcpy (s, "d:h");
@@ -182,7 +198,7 @@ over (struct cli *c, int status)
 char **
 cli_parse (struct cli *c, const struct cli_opt *opts)
 {
-  struct option longs[OPTS_MAX + 4];
+  struct option longs[OPTS_MAX + 5];
   char letters[2 * OPTS_MAX + 4], name[64];
   int value, n;
 
@@ -199,6 +215,10 @@ cli_parse (struct cli *c, const struct cli_opt *opts)
       break;
     case COMMON_JSON:
       c->json = true;
+      break;
+    case COMMON_SUPER_COPY:
+      if (!cli_set_super_copy (c, optarg))
+        return over (c, 2);
       break;
     case 'h':
     case COMMON_HELP:

@@ -51,7 +51,8 @@ cli_usage_error (const struct cli *c, const char *fmt, ...)
 int
 cli_open (struct cli *c, bool read_only)
 {
-  const struct btrnbd_open_opts opts = { .read_only = read_only };
+  const struct btrnbd_open_opts opts = { .read_only = read_only,
+                                         .super_copy = c->super_copy };
   int r = btrnbd_pool_open (c->devices, c->num_devices, &opts, &c->pool);
 
   if (r < 0)

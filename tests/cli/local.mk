@@ -4,6 +4,7 @@ cli_tests = \
 	tests/cli/mkfs.sh \
 	tests/cli/names.sh \
 	tests/cli/quickstart.sh \
+	tests/cli/super-copy.sh \
 	tests/cli/usage.sh
 dist_check_SCRIPTS += $(cli_tests)
 TESTS += $(cli_tests)

@@ -124,7 +124,7 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
  * a fork.
  */
 static int
-check_super (struct device *dev)
+check_super (struct device *dev, unsigned copy)
 {
   CLEANUP_FREE struct btrfs_super *super = io_alloc (sizeof *super);
   enum super_access access;
@@ -133,11 +133,13 @@ check_super (struct device *dev)
 
   if (super == NULL)
     return err_new (ERR_nomem, "superblock");
+  if (copy > 0)
+    return 0; /* the first one is known to be bad */
   if (device_get_info (dev)->size < super_offset (0) + sizeof *super)
     return err_new (ERR_no_super, "%s: too small",
                     device_get_info (dev)->name);
   r = device_read (dev, super_offset (0), super, sizeof *super);
-  /* A damaged first copy is not the end: opening looks at the others. */
+  /* A damaged first copy: opening tells what the others look like. */
   if (r < 0 || super_check (super, super_offset (0)) < 0) {
     if (r == 0 && le64_get (super->magic) != BTRFS_MAGIC)
       return err_new (ERR_no_super, "%s", device_get_info (dev)->name);
@@ -170,7 +172,8 @@ btrnbd_pool_claim (const char *const *names, size_t n,
   while (c->n < n && r == 0) {
     r = device_open (names[c->n], &dopts, &c->devices[c->n]);
     if (r == 0)
-      r = check_super (c->devices[c->n++]);
+      r = check_super (c->devices[c->n++],
+                       opts != NULL ? opts->super_copy : 0);
   }
   if (r < 0) {
     btrnbd_claim_free (c);
