@@ -122,7 +122,11 @@ with_balance ()
     btrfs -q subvolume snapshot "$tmp/mnt/snap2" "$tmp/mnt/s$i" || return
     echo "$i" >"$tmp/mnt/s$i/f1"
   done
-  btrfs -q balance start --full-balance "$tmp/mnt" && sync -f "$tmp/mnt"
+  sync -f "$tmp/mnt"
+  # With little room it may take a second try (seen on a busy machine).
+  btrfs -q balance start --full-balance "$tmp/mnt" ||
+    btrfs -q balance start --full-balance "$tmp/mnt" || return
+  sync -f "$tmp/mnt"
 }
 
 # The log tree lives from fsync to the next commit: copy the image between.
