@@ -260,10 +260,14 @@ dirty_throttle (struct data *d, size_t n)
 void
 dirty_unthrottle (struct data *d, size_t n)
 {
+  size_t left;
+
   if (n == 0)
     return;
-  __atomic_sub_fetch (&d->dirty_pages, n, __ATOMIC_RELAXED);
-  if (__atomic_load_n (&d->waiters, __ATOMIC_RELAXED) > 0) {
+  left = __atomic_sub_fetch (&d->dirty_pages, n, __ATOMIC_RELAXED);
+  /* Writers are woken when there is room for all of them to do something. */
+  if (left <= d->dirty_limit - d->dirty_limit / 8
+      && __atomic_load_n (&d->waiters, __ATOMIC_RELAXED) > 0) {
     SCOPED_LOCK (&d->lock);
     cond_broadcast (&d->progress);
   }
