@@ -478,30 +478,35 @@ create_items (struct space *sp, struct txn *txn, struct block_group *bg)
 }
 
 static struct block_group *
-next_fresh (struct space *sp)
+next_fresh (struct space *sp, uint64_t addr)
 {
-  struct block_group *bg;
+  struct block_group find = { .start = addr }, *bg;
 
-  /* The newest are at the end. */
   SCOPED_LOCK (&sp->lock);
-  RB_FOREACH_REVERSE (bg, groups, &sp->groups)
+  for (bg = RB_NFIND (groups, &sp->groups, &find); bg;
+       bg = RB_NEXT (groups, &sp->groups, bg))
     if (bg->fresh)
       return bg;
   return NULL;
 }
 
+/* Ascending, so that leaves fill up.  What is made meanwhile has a higher
+ * address.
+ */
 int
 space_create_pending (struct space *sp, struct txn *txn, bool *ret_changed)
 {
   struct block_group *bg;
+  uint64_t at = 0;
   int r;
 
   *ret_changed = false;
-  while ((bg = next_fresh (sp)) != NULL) {
+  while ((bg = next_fresh (sp, at)) != NULL) {
     r = create_items (sp, txn, bg);
     if (r < 0)
       return r;
     *ret_changed = true;
+    at = bg->start + 1;
   }
   return 0;
 }

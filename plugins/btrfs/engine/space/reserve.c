@@ -151,18 +151,36 @@ metadata_is_short (struct space *sp)
   return metadata_needed (sp, 2 * MIB, 0) > sp->info[SPACE_METADATA].total;
 }
 
-/* Before data takes a chunk, metadata gets what it was promised. */
-static int
-make_chunks (struct space *sp, const struct want *w)
+/* Chunks could make the difference at all; if not, none are wasted. */
+static bool
+chunks_help (struct space *sp, const struct want *w)
 {
-  bool made = false;
+  unsigned copies = space_copies (space_profile (sp, w->kind));
+
+  SCOPED_LOCK (&sp->lock);
+  return w->bytes <= sp->unallocated / copies + sp->info[w->kind].total;
+}
+
+/* Chunks until the promise can be made, *ret_ok, or none is left to make.
+ * Before data takes one, metadata gets what it was promised.
+ */
+static int
+make_chunks (struct space *sp, const struct want *w, bool *ret_ok)
+{
+  bool made = chunks_help (sp, w);
   int r = 0;
 
-  if (w->kind == SPACE_DATA && metadata_is_short (sp))
-    r = in_txn (sp, space_chunk_alloc, SPACE_METADATA, &made);
-  if (r == 0)
-    r = in_txn (sp, space_chunk_alloc, w->kind, &made);
-  return r;
+  while (made && !*ret_ok) {
+    made = false;
+    if (w->kind == SPACE_DATA && metadata_is_short (sp))
+      r = in_txn (sp, space_chunk_alloc, SPACE_METADATA, &made);
+    if (r == 0)
+      r = in_txn (sp, space_chunk_alloc, w->kind, &made);
+    if (r < 0)
+      return r;
+    *ret_ok = promise (sp, w, true);
+  }
+  return 0;
 }
 
 /* Could a commit help?  It frees what is pinned, and gives back empty groups
@@ -199,12 +217,12 @@ work_for (struct space *sp, const struct want *w, bool *ret_ok)
   int r = 0;
 
   for (step = 0; ; step++) {
-    *ret_ok = promise (sp, w, true);
+    *ret_ok = *ret_ok || promise (sp, w, true);
     if (*ret_ok || step == 6)
       return 0;
     switch (step) {
     case 0: case 3: case 5:
-      r = make_chunks (sp, w);
+      r = make_chunks (sp, w, ret_ok);
       break;
     case 1:
       r = in_txn (sp, run_refs, w->kind, &dummy);
