@@ -1,7 +1,7 @@
 /* Crash test: a random load on a recording device, then power cuts.
  *
  *   crash [-s SEED] [-n OPS] [-t THREADS] [-c CUTS] [-k CHECKS] [-d DIR] [-v]
- *         [-S MIB] [-N NODESIZE] [-C CSUM] [-f FEATURES] [-M] [-X] [-E]
+ *         [-S MIB] [-N NODESIZE] [-C CSUM] [-f FEATURES] [-M] [-X] [-E] [-D]
  *
  * Every flush is a cut (just before and just after it completed), so is every
  * superblock write in the middle, and CUTS more places are sampled.  At each
@@ -12,7 +12,7 @@
  * Images that fail are kept in DIR.
  *
  * -S, -N, -C, -f: of the pool; -M: single metadata; -X: mixed block groups;
- * -E: the pool is expected to fill up.
+ * -E: the pool is expected to fill up; -D: what became free is discarded.
  *
  * Prints TAP.  The same seed gives the same load when THREADS is 0.
  */
@@ -39,7 +39,7 @@ struct test {
   unsigned ops, threads, cuts, checks;
   uint64_t size;
   const char *dir;
-  bool verbose, full;
+  bool verbose, full, discard;
   struct btrnbd_mkfs_opts mkfs;
 
   struct device *recorder;
@@ -59,7 +59,8 @@ static bool
 record_load (struct test *t)
 {
   struct btrnbd_open_opts opts = { .commit_interval = 1, .no_lock = true,
-                                   .cache_size = 16 << 20 };
+                                   .cache_size = 16 << 20,
+                                   .discard = t->discard };
   struct load load = { .seed = t->seed, .ops = t->ops, .threads = t->threads,
                        .file_max = t->full ? 8 << 20 : 1 << 20,
                        .verbose = t->verbose,
@@ -379,7 +380,7 @@ parse (struct test *t, int argc, char *argv[])
 {
   int c;
 
-  while ((c = getopt (argc, argv, "s:n:t:c:k:S:d:N:C:f:MXEv")) != -1)
+  while ((c = getopt (argc, argv, "s:n:t:c:k:S:d:N:C:f:MXEDv")) != -1)
     switch (c) {
     case 's': t->seed = strtoull (optarg, NULL, 0); break;
     case 'n': t->ops = atoi (optarg); break;
@@ -394,6 +395,7 @@ parse (struct test *t, int argc, char *argv[])
     case 'M': t->mkfs.metadata_profile = "single"; break;
     case 'X': t->mkfs.mixed = true; break;
     case 'E': t->full = true; break;
+    case 'D': t->discard = true; break;
     case 'v': t->verbose = true; break;
     default: exit (2);
     }
@@ -404,6 +406,7 @@ main (int argc, char *argv[])
 {
   struct test t = { .seed = 1, .ops = 400, .cuts = 500, .checks = 30,
                     .size = UINT64_C (512) << 20, .dir = getenv ("TMPDIR") };
+  size_t overlaps, first = 0;
   char text[200];
   bool ok;
 
@@ -415,7 +418,7 @@ main (int argc, char *argv[])
   if (!t.verbose)
     btrnbd_set_log (quiet, NULL, 0);
 
-  printf ("1..3\n");
+  printf ("1..4\n");
   ok = record_load (&t);
   if (!ok) {
     result (1, false, "the load runs");
@@ -438,12 +441,17 @@ main (int argc, char *argv[])
   result (2, t.failed == 0 && t.opened == t.planned && t.uncertain > 0, text);
   snprintf (text, sizeof text, "btrfs check clean on %u of %u",
             t.checked - t.check_failed, t.checked);
+  overlaps = record_overlaps (t.recorder, &first);
+  if (overlaps > 0)
+    printf ("# %zu writes or discards raced with others to the same place, "
+            "the first is event %zu\n", overlaps, first);
+  result (3, overlaps == 0, "nothing was written twice at once");
   if (t.checks == 0)
-    printf ("ok 3 # SKIP no btrfs\n");
+    printf ("ok 4 # SKIP no btrfs\n");
   else
-    result (3, t.check_failed == 0 && t.checked > 0, text);
+    result (4, t.check_failed == 0 && t.checked > 0, text);
   journal_free (t.journal);
   device_close (t.recorder);
   free (t.plan);
-  return t.failed != 0 || (t.full && t.full_answers == 0);
+  return t.failed != 0 || overlaps > 0 || (t.full && t.full_answers == 0);
 }

@@ -3,6 +3,7 @@
  */
 #include "unit/io_help.h"
 
+#include "io/device_impl.h"
 #include "io/record.h"
 
 #define SIZE (256 * 1024)
@@ -233,6 +234,59 @@ test_same_seed (void **state)
   device_close (dev);
 }
 
+struct slow {
+  struct device base;
+  struct device *inner, *recorder;
+  bool again;
+};
+
+/* While a write is under way another one to the same place is started. */
+static void
+slow_run (struct device *dev, struct io_op *ops, size_t n)
+{
+  struct slow *s = (struct slow *) dev;
+
+  if (s->again) {
+    s->again = false;
+    put (s->recorder, 5, 9, false);
+  }
+  device_run (s->inner, ops, n);
+}
+
+static void
+slow_close (struct device *dev)
+{
+  device_close (((struct slow *) dev)->inner);
+}
+
+static void
+test_overlaps (void **state)
+{
+  static const struct device_ops ops = { .run = slow_run,
+                                         .close = slow_close };
+  struct slow slow = { .base.ops = &ops };
+  struct device *dev;
+  size_t first = 77;
+
+  (void) state;
+  assert_int_equal (device_mem_new ("m", SIZE, &slow.inner), 0);
+  slow.base.info = *device_get_info (slow.inner);
+  assert_int_equal (record_new (&slow.base, &dev), 0);
+  slow.recorder = dev;
+  put (dev, 5, 1, false);
+  put (dev, 5, 2, false);
+  slow.again = true;
+  put (dev, 6, 3, false);
+  assert_int_equal (record_overlaps (dev, &first), 0);
+  assert_int_equal (first, 77);
+  slow.again = true;
+  put (dev, 5, 4, false); /* event 4, and 5 within */
+  put (dev, 5, 4, false);
+  assert_int_equal (record_overlaps (dev, &first), 1);
+  assert_int_equal (first, 5);
+  device_close (dev);
+}
+
 int
 main (void)
 {
@@ -241,6 +295,7 @@ main (void)
     cmocka_unit_test (test_order),
     cmocka_unit_test (test_random),
     cmocka_unit_test (test_same_seed),
+    cmocka_unit_test (test_overlaps),
   };
 
   return cmocka_run_group_tests_name ("io-record", tests, NULL, NULL);

@@ -201,6 +201,49 @@ record_get (struct device *dev, size_t index, struct record_event *ret)
   return true;
 }
 
+static bool
+changes_disk (const struct event *ev)
+{
+  return ev->e.kind == RECORD_WRITE || ev->e.kind == RECORD_DISCARD;
+}
+
+static bool
+touch (const struct event *a, const struct event *b)
+{
+  return a->e.offset < b->e.offset + b->e.len &&
+    b->e.offset < a->e.offset + a->e.len;
+}
+
+/* Looking back from each event to the oldest that was still under way. */
+size_t
+record_overlaps (struct device *dev, size_t *ret_first)
+{
+  struct record *rec = (struct record *) dev;
+  size_t oldest = 0, count = 0;
+
+  SCOPED_LOCK (&rec->lock);
+  for (size_t i = 0; i < rec->count; ++i) {
+    const struct event *ev = &rec->events[i];
+
+    if (!changes_disk (ev))
+      continue;
+    for (size_t k = oldest; k < i; ++k) {
+      const struct event *old = &rec->events[k];
+      bool over = !changes_disk (old) || old->done == 0 ||
+        old->done < ev->tick;
+
+      if (over && k == oldest)
+        oldest++;
+      if (over || !touch (old, ev))
+        continue;
+      if (count++ == 0)
+        *ret_first = i;
+      break;
+    }
+  }
+  return count;
+}
+
 /* --- the player --- */
 
 struct record_player {
@@ -244,12 +287,6 @@ coin (uint64_t *state)
   z = (z ^ (z >> 30)) * UINT64_C (0xbf58476d1ce4e5b9);
   z = (z ^ (z >> 27)) * UINT64_C (0x94d049bb133111eb);
   return z ^ (z >> 31);
-}
-
-static bool
-changes_disk (const struct event *ev)
-{
-  return ev->e.kind == RECORD_WRITE || ev->e.kind == RECORD_DISCARD;
 }
 
 /* Is EV certainly on the disk when power goes right after tick NOW? */

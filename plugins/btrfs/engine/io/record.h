@@ -35,6 +35,12 @@ extern bool record_get (struct device *, size_t index,
 /* Bytes of all recorded writes. */
 extern uint64_t record_bytes (struct device *);
 
+/* Writes and discards that were started while another one that touches the
+ * same bytes was under way: a disk may carry them out in either order.  The
+ * index of the first is stored in *ret_first unless there is none.
+ */
+extern size_t record_overlaps (struct device *, size_t *ret_first);
+
 /* Replays the log of a recorder that nobody uses any more, up to cuts that
  * come in ascending order.
  */
