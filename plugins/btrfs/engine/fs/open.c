@@ -180,6 +180,30 @@ open_trees (struct fs *fs)
   return 0;
 }
 
+/* A balance that was cut short leaves relocation trees, which share blocks with
+ * subvolumes by rules of their own; Linux finishes them before anything else.
+ */
+static int
+check_relocation (struct fs *fs)
+{
+  struct tree *tree = roots_pool_tree (fs->roots, BTRFS_ROOT_TREE)->tree;
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  struct key key = KEY_MIN;
+  int r;
+
+  rwlock_rdlock (&tree->lock);
+  r = tree_find (tree, KEY (BTRFS_TREE_RELOC, BTRFS_ROOT_ITEM, 0), &c, NULL);
+  if (r == 0 && cursor_at_item (&c))
+    key = cursor_key (&c);
+  cursor_done (&c);
+  rwlock_unlock (&tree->lock);
+  if (r == 0 && key.objectid == BTRFS_TREE_RELOC &&
+      key.type == BTRFS_ROOT_ITEM)
+    make_read_only (fs, "a balance was interrupted: mount the pool with Linux "
+                    "once, so that it is finished");
+  return r;
+}
+
 static int
 load_dev_stats (struct fs *fs)
 {
@@ -561,6 +585,7 @@ static const struct step steps[] = {
   { "registry of trees", open_roots, close_roots },
   { "chunk tree", feed_chunks, NULL },
   { "trees of the pool", open_trees, NULL },
+  { "interrupted balance", check_relocation, NULL },
   { "device statistics", load_dev_stats, NULL },
   { "space", open_space, close_space },
   { "extents", open_extents, close_extents },
