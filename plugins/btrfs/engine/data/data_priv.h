@@ -258,6 +258,7 @@ struct dirty_page {
 struct dirty_batch {
   TAILQ_ENTRY (dirty_batch) link;
   uint64_t id;
+  uint64_t seq;                /* of the oldest page in it */
 };
 /* Move at most MAX pages in the range that became dirty at or before SEQ and
  * are not under write-out to `wb`; ascending.  When there are some, the batch
@@ -275,7 +276,9 @@ extern void dirty_wait_written (struct file_data *, uint64_t start,
  */
 extern void dirty_finish (struct file_data *, const struct dirty_page *,
                           const uint64_t *disk, size_t n);
-/* Some page of the range is `cur` and old enough. */
+/* Some page of the range is `cur` and old enough, or some batch that is being
+ * written has such a page.
+ */
 extern bool dirty_any (struct file_data *, uint64_t start, uint64_t end,
                        uint64_t seq);
 extern uint64_t dirty_now (struct file_data *);

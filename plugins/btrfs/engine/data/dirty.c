@@ -440,6 +440,7 @@ dirty_collect (struct file_data *f, uint64_t start, uint64_t end,
   struct dirty_frame *fr;
   size_t n = 0;
 
+  batch->seq = UINT64_MAX;
   SCOPED_LOCK (&f->dirty_lock);
   for (fr = find_from (f, start);
        fr != NULL && fr->offset < end && n < max;
@@ -451,6 +452,8 @@ dirty_collect (struct file_data *f, uint64_t start, uint64_t end,
       continue;
     TAILQ_FOREACH (h, &f->holds, link)
       bits &= ~frame_mask (f, fr, h->start, h->end);
+    if (bits != 0)
+      batch->seq = MIN (batch->seq, fr->seq);
     for (; bits != 0 && n < max; bits &= bits - 1) {
       const unsigned i = __builtin_ctz (bits), bit = 1u << i;
 
@@ -577,8 +580,13 @@ bool
 dirty_any (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq)
 {
   struct dirty_frame *fr;
+  struct dirty_batch *b;
 
   SCOPED_LOCK (&f->dirty_lock);
+  /* Somebody else may have begun to write such a page since the wait. */
+  TAILQ_FOREACH (b, &f->batches, link)
+    if (b->seq <= seq)
+      return true;
   for (fr = find_from (f, start); fr != NULL && fr->offset < end;
        fr = RB_NEXT (dirty_tree, &f->dirty, fr))
     if ((fr->cur & frame_mask (f, fr, start, end)) && fr->seq <= seq)
