@@ -219,7 +219,9 @@ extern size_t dirty_count_missing (struct file_data *, uint64_t start,
  */
 extern bool dirty_next (struct file_data *, uint64_t start, uint64_t end,
                         uint64_t *ret_start, uint64_t *ret_end);
-/* Wait until N more pages may be dirty, and count them. */
+/* Wait until N more pages (an eighth of the limit at most) may be dirty, and
+ * count them.
+ */
 extern void dirty_throttle (struct data *, size_t n);
 extern void dirty_unthrottle (struct data *, size_t n);
 /* Put a page (contents complete, already counted by dirty_throttle) in as the

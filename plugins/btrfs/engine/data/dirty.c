@@ -215,46 +215,42 @@ now_ms (void)
   return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* Wait for room; false: there is no point in waiting. */
-static bool
-wait_for_room (struct data *d)
+static void
+wait_for_room (struct data *d, size_t n)
 {
-  bool promises_only;
-
-  if (d->env.trans != NULL && trans_check (d->env.trans) < 0) {
-    err_clear ();
-    return false; /* nothing is written any more: the caller finds out */
-  }
   SCOPED_LOCK (&d->lock);
-  if (__atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED) <= d->dirty_limit)
-    return false;
-  /* Nothing is dirty but what others are about to add: they wait for the
-   * same, and the limit leaves room for all of it.
-   */
-  promises_only = TAILQ_EMPTY (&d->dirty_files);
-  if (!promises_only) {
-    __atomic_add_fetch (&d->waiters, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch (&d->waiters, 1, __ATOMIC_RELAXED);
+  if (__atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED) + n
+      > d->dirty_limit) {
     cond_broadcast (&d->work);
     cond_timedwait (&d->progress, &d->lock, 100);
-    __atomic_sub_fetch (&d->waiters, 1, __ATOMIC_RELAXED);
   }
-  return !promises_only;
+  __atomic_sub_fetch (&d->waiters, 1, __ATOMIC_RELAXED);
 }
 
+/* What is counted is never more than the limit, half of all pages: who has
+ * been let in finds pages, because nobody else keeps some while it waits.
+ * (After an abort write-out drops pages, so there is room then, too.)
+ */
 void
 dirty_throttle (struct data *d, size_t n)
 {
-  size_t total = __atomic_add_fetch (&d->dirty_pages, n, __ATOMIC_RELAXED);
+  size_t now = __atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED);
 
-  if (total <= d->dirty_background)
-    return;
-  if (total - n <= d->dirty_background) {
+  for (;;) {
+    if (now + n > d->dirty_limit) {
+      wait_for_room (d, n);
+      now = __atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED);
+    }
+    else if (__atomic_compare_exchange_n (&d->dirty_pages, &now, now + n,
+                                          false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED))
+      break;
+  }
+  if (now <= d->dirty_background && now + n > d->dirty_background) {
     SCOPED_LOCK (&d->lock);
     cond_broadcast (&d->work);
   }
-  while (__atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED) > d->dirty_limit
-         && wait_for_room (d))
-    ;
 }
 
 void

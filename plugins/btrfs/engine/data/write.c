@@ -207,10 +207,11 @@ static int
 put_all (struct writer *w, uint64_t start, uint64_t end)
 {
   struct data *d = w->f->d;
+  const size_t chunk = MIN ((size_t) CHUNK_PAGES, d->dirty_limit / 8);
   int r = 0;
 
   while (start < end && r == 0) {
-    const size_t n = MIN ((end - start) / d->ps, (uint64_t) CHUNK_PAGES);
+    const size_t n = MIN ((end - start) / d->ps, (uint64_t) chunk);
     uint32_t page[CHUNK_PAGES];
     size_t i, unused = 0;
     bool used;
