@@ -71,7 +71,7 @@ fails_with 1 "larger than vol" "a pipe that does not fit" \
 # Progress, for people only.
 b put "$tmp/sparse" sparse 2>"$tmp/stderr"
 is "$(cat "$tmp/stderr")" "" "no progress without a terminal"
-if command -v script >/dev/null; then
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   for command in "put $tmp/sparse sparse" "get sparse $tmp/out"; do
     script -qec "'$BTRNBD' -d '$img' $command" /dev/null \
       >"$tmp/screen" </dev/null
@@ -80,7 +80,7 @@ if command -v script >/dev/null; then
       "${command%% *}: progress"
   done
 else
-  skip "progress" "script is not installed"
+  skip "progress" "script is not installed, or no terminals here"
 fi
 
 # Errors.

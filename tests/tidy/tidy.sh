@@ -184,7 +184,7 @@ readme_commands ()
 
 distributed ()
 {
-  make -s -C "$abs_top_builddir" print-dist | tr ' ' '\n' |
+  env -u MAKEFLAGS make -s -C "$abs_top_builddir" print-dist | tr ' ' '\n' |
     sed -E 's,^(\.\./|\./|'"$abs_top_srcdir"'/),,' | sort -u >"$tmp/dist"
   git ls-files | grep -vx .gitignore | sort |
     while read -r f; do
@@ -217,7 +217,7 @@ else
   fi
 fi
 nothing "the engine calls no host" engine_without_host
-if [ -d .git ]; then
+if [ -d .git ] && command -v git >/dev/null; then
   nothing "make dist takes every file" distributed
 fi
 nothing "README.md tells every dependency" readme_dependencies

@@ -1,4 +1,4 @@
-/* trans: joining, leaving, shared commits, aborts; the steps are the test's. */
+/* trans: joining, leaving, shared commits, aborts; steps are the test's. */
 
 #include <config.h>
 

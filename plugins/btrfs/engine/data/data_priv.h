@@ -103,7 +103,7 @@ struct file_data {
   uint64_t seq;                /* of the last page that became dirty */
   uint64_t lost_seq;           /* failures of write-out so far */
   uint64_t lost_told;          /* of them, told by data_write_out */
-  bool stamp;                  /* written in place: times are behind (atomic) */
+  bool stamp;                  /* written in place, times behind (atomic) */
 
   /* Under data.lock. */
   TAILQ_ENTRY (file_data) dirty_link;

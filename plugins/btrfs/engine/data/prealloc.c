@@ -14,7 +14,7 @@
 #include "data/data_priv.h"
 
 #define PIECE_ITEMS 128        /* most old items replaced by one extent */
-#define FLIP_MIN (64 * 1024)   /* shorter pieces of a long range are replaced */
+#define FLIP_MIN (64 * 1024)   /* shorter pieces of a range are replaced */
 
 enum want { WANT_ZEROES, WANT_SPACE };
 

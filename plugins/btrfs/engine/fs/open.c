@@ -180,8 +180,8 @@ open_trees (struct fs *fs)
   return 0;
 }
 
-/* A balance that was cut short leaves relocation trees, which share blocks with
- * subvolumes by rules of their own; Linux finishes them before anything else.
+/* A balance that was cut short leaves relocation trees, which share blocks
+ * with subvolumes by rules of their own; Linux finishes them first.
  */
 static int
 check_relocation (struct fs *fs)
