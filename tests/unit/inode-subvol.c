@@ -221,6 +221,7 @@ test_interrupted_drop (void **state)
     if (by_kernel && !have_kernel ())
       break;
     image_make (&im, "-n 4096 -s 4096", 512);
+    im.no_lowmem = true;        /* half dropped trees */
     image_open (&im);
     ok (make_subvol (&im, "big", NULL));
     ok (make_file (&im, "left"));
@@ -251,6 +252,7 @@ test_interrupted_drop (void **state)
     }
     assert_false (subvols_have_dead (im.fs->subvols));
     assert_true (path_exists (&im, "left"));
+    im.no_lowmem = false;
     image_judge (&im);
     image_close (&im);
     image_remove (&im);
@@ -301,6 +303,7 @@ test_read_linux (void **state)
   (void) state;
   need_kernel ();
   image_make (&im, "-n 4096 -s 4096", 512);
+  im.no_lowmem = true;          /* entries of subvolumes in snapshots */
   kernel_script (&im,
     "mkdir -p d/e/f; echo hello >d/e/f/file; ln -s ../x d/sym\n"
     "mknod d/chr c 7 300; mknod d/blk b 8 1; mkfifo d/fifo\n"
@@ -425,6 +428,7 @@ test_drop_shared_interrupted (void **state)
   need_kernel ();
   for (last = 0; last < 3; ++last) {
     image_make (&im, "-n 4096 -s 4096", 512);
+    im.no_lowmem = true;        /* half dropped trees */
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
       "head -c 2700000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
@@ -461,6 +465,7 @@ test_drop_shared_interrupted (void **state)
     image_open (&im);
     ok (delete_subvol (&im, names[last]));
     drop_all (&im);
+    im.no_lowmem = false;
     image_judge (&im);
     image_close (&im);
     image_remove (&im);
@@ -528,6 +533,7 @@ test_finish_for_linux (void **state)
   (void) state;
   need_kernel ();
   image_make (&im, "-n 4096 -s 4096", 1024);
+  im.no_lowmem = true;          /* half dropped trees */
   kernel_script (&im,
     "btrfs subvolume create big; mkdir big/d; cd big/d\n"
     "seq 1 40000 | sed s/^/a-name-of-some-length-to-fill-leaves-/ | "
@@ -536,6 +542,7 @@ test_finish_for_linux (void **state)
     "cd ../..; btrfs subvolume snapshot big snap; touch big/d/new; sync\n"
     "rm -r snap/d/*1*; sync; btrfs subvolume delete -C big; sleep 0.05\n");
   image_check (&im);
+  im.no_lowmem = false;
   image_open (&im);
   drop_all (&im);
   image_judge (&im);
