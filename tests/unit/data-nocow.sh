@@ -87,7 +87,8 @@ nocow_file ()                   # FILE
 }
 
 # Older than the snapshot, as old, and younger: 64K each.
-fresh && nocow_file a && fill a 0 131072 x && down && mount -o loop "$img" "$mnt"
+fresh && nocow_file a && fill a 0 131072 x && down &&
+  mount -o loop "$img" "$mnt"
 fill a 65536 65536 x
 btrfs subvolume snapshot "$mnt" "$mnt/snap" >/dev/null
 fill a 131072 65536 y
@@ -127,8 +128,8 @@ ok $? "69: contents, sound"
 # extents are, and only what was written has checksums then.
 fresh && touch "$mnt/a" && fallocate -l 131072 "$mnt/a" && fill a 0 8192 x
 down
-out=$("$poke" "$img" write a 0 4096 A write a 8192 4096 B write a 65536 8192 C \
-              write a 8192 4096 D)
+out=$("$poke" "$img" write a 0 4096 A write a 8192 4096 B \
+              write a 65536 8192 C write a 8192 4096 D)
 [ "$(echo $out)" = "0 4096 8192 0" ]
 ok $? "71: in place only where there are no checksums ($(echo $out))"
 judge a A 4096 x 4096 D 4096 - 53248 C 8192 - 57344
