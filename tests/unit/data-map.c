@@ -347,6 +347,40 @@ holds (void **state)
   file_done (&d, &f);
 }
 
+/* A flush must not miss a page that it could not take itself, because it was
+ * being written in an older state, and that somebody else took then.
+ */
+static void
+flush_waits (void **state)
+{
+  struct dirty_page one[4], two[4];
+  struct dirty_batch first, second;
+  struct file_data f;
+  struct data d;
+  uint64_t seq;
+
+  (void) state;
+  file_init (&d, &f);
+  put (&f, 3, 1);
+  assert_int_equal (dirty_collect (&f, 0, SECTORS * PS, UINT64_MAX, one, 4,
+                                   &first), 1);
+  put (&f, 3, 2);
+  seq = dirty_now (&f);
+  assert_int_equal (dirty_collect (&f, 0, SECTORS * PS, seq, two, 4,
+                                   &second), 0);
+  assert_true (dirty_any (&f, 0, SECTORS * PS, seq));
+  dirty_finish (&f, one, NULL, 1);
+  dirty_batch_end (&f, &first);
+  assert_int_equal (dirty_collect (&f, 0, SECTORS * PS, UINT64_MAX, two, 4,
+                                   &second), 1);
+  assert_true (dirty_any (&f, 0, SECTORS * PS, seq));
+  dirty_finish (&f, two, NULL, 1);
+  assert_true (dirty_any (&f, 0, SECTORS * PS, seq));
+  dirty_batch_end (&f, &second);
+  assert_false (dirty_any (&f, 0, SECTORS * PS, seq));
+  file_done (&d, &f);
+}
+
 int
 main (void)
 {
@@ -355,6 +389,7 @@ main (void)
     cmocka_unit_test (map_verdicts),
     cmocka_unit_test (dirty_model),
     cmocka_unit_test (holds),
+    cmocka_unit_test (flush_waits),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -142,7 +142,8 @@ file_get (struct data *d, struct inode *inode, struct file_data **ret)
 int
 file_check_range (const struct file_data *f, uint64_t offset, uint64_t len)
 {
-  const uint64_t size = file_size (f);
+  /* Nothing else is addressed, whatever an inode on disk may claim. */
+  const uint64_t size = MIN (file_size (f), DATA_FILE_END - CACHE_FRAME);
 
   if (offset > size || len > size - offset)
     return err_new (ERR_file_range, "%" PRIu64 " bytes at %" PRIu64

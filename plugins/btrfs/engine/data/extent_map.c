@@ -419,6 +419,7 @@ map_lookup (struct file_data *f, uint64_t offset, struct mapping *ret)
       clear_locked (f);
   }
   l.n = 0;
+  ret->len = 0;
   rwlock_rdlock (&t->lock);
   r = study (f, offset, &l);
   if (r == 0) {
@@ -430,6 +431,8 @@ map_lookup (struct file_data *f, uint64_t offset, struct mapping *ret)
     }
   }
   rwlock_unlock (&t->lock);
+  if (r == 0 && ret->len == 0)
+    r = bad_item (f, offset, "beyond the last offset of any file");
   if (r < 0)
     return err_note (r, "extents of inode %" PRIu64, f->inode->ino);
   return 0;

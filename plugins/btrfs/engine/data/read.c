@@ -292,7 +292,8 @@ data_try_read (struct data *d, struct inode *inode, void *buf, size_t len,
   bool done = false;
   int r;
 
-  if (f == NULL || offset > file_size (f) || len > file_size (f) - offset)
+  if (f == NULL || offset >= DATA_FILE_END - CACHE_FRAME
+      || offset > file_size (f) || len > file_size (f) - offset)
     return false;
   if (len == 0)
     return true;
