@@ -4,7 +4,8 @@ INODE_TESTS = \
 	tests/unit/inode-items \
 	tests/unit/inode-names \
 	tests/unit/inode-subvol \
-	tests/unit/inode-threads
+	tests/unit/inode-threads \
+	tests/unit/inode-volumes
 check_PROGRAMS += $(INODE_TESTS)
 TESTS += $(INODE_TESTS)
 
@@ -23,5 +24,8 @@ tests_unit_inode_subvol_LDADD = $(TEST_LIBS)
 tests_unit_inode_threads_SOURCES = tests/unit/inode-threads.c
 tests_unit_inode_threads_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_inode_threads_LDADD = $(TEST_LIBS)
+tests_unit_inode_volumes_SOURCES = tests/unit/inode-volumes.c
+tests_unit_inode_volumes_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_inode_volumes_LDADD = $(TEST_LIBS)
 endif
 EXTRA_DIST += tests/unit/inode_help.h
