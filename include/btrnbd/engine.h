@@ -84,6 +84,7 @@ struct btrnbd_pool_info {
   uint32_t nodesize, sectorsize;
   char csum[12];
   uint64_t incompat, compat_ro;
+  char features[512];         /* names of those bits, with ", " between */
   bool rotational;            /* any device is */
   bool read_only;
   char read_only_reason[256]; /* empty also when it was asked for */

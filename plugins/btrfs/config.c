@@ -9,6 +9,7 @@
 #include "plugin.h"
 
 #define CACHE_MIN (INT64_C (1) << 20)
+#define CACHE_MAX (INT64_C (1) << 40)
 #define COMMIT_INTERVAL_MAX 3600
 #define WORKERS_MAX 256
 #define DEVICES_MAX 1024
@@ -66,8 +67,8 @@ set_cache_size (const char *value)
 
   if (n < 0)
     return -1;
-  if (n < CACHE_MIN || (uint64_t) n > SIZE_MAX / 2) {
-    nbdkit_error ("cache-size=%s: at least 1M is needed", value);
+  if (n < CACHE_MIN || n > CACHE_MAX) {
+    nbdkit_error ("cache-size=%s: must be between 1M and 1T", value);
     return -1;
   }
   plugin_config.opts.cache_size = n;
@@ -159,7 +160,7 @@ plugin_dump (void)
   printf ("btrfs_version=%s\n", PACKAGE_VERSION);
   printf ("btrfs_checksums=crc32c,xxhash,sha256,blake2b\n");
   printf ("btrfs_decompress=zlib,lzo,zstd\n");
-  printf ("btrfs_profiles=single,dup\n");
+  printf ("btrfs_profiles=single,dup,raid0\n");
   printf ("btrfs_multi_device=no\n");
   printf ("btrfs_log_tree=no\n");
   printf ("btrfs_device_nbd=yes\n");

@@ -8,7 +8,8 @@
 static json_t *
 info_json (const struct btrnbd_pool_info *i)
 {
-  return json_pack ("{s:s,s:o,s:I,s:I,s:I,s:I,s:i,s:i,s:s,s:I,s:I,s:b,s:o}",
+  return json_pack ("{s:s,s:o,s:I,s:I,s:I,s:I,s:i,s:i,s:s,s:I,s:I,s:s,"
+                    "s:b,s:o}",
                     "uuid", i->uuid,
                     "label", cli_json_string (i->label),
                     "generation", (json_int_t) i->generation,
@@ -20,6 +21,7 @@ info_json (const struct btrnbd_pool_info *i)
                     "csum", i->csum,
                     "incompat", (json_int_t) i->incompat,
                     "compat_ro", (json_int_t) i->compat_ro,
+                    "features", i->features,
                     "read_only", i->read_only_reason[0] != '\0',
                     "read_only_reason", i->read_only_reason[0]
                     ? cli_json_string (i->read_only_reason) : json_null ());
@@ -55,10 +57,12 @@ cmd_info (struct cli *c)
             "sectorsize  %" PRIu32 "\n"
             "csum        %s\n"
             "incompat    0x%" PRIx64 "\n"
-            "compat_ro   0x%" PRIx64 "\n",
+            "compat_ro   0x%" PRIx64 "\n"
+            "features    %s\n",
             i.uuid, cli_size (i.total_bytes, total),
             cli_size (i.bytes_used, used), i.num_devices, i.generation,
-            i.nodesize, i.sectorsize, i.csum, i.incompat, i.compat_ro);
+            i.nodesize, i.sectorsize, i.csum, i.incompat, i.compat_ro,
+            i.features);
     if (i.read_only_reason[0])
       printf ("read-only   %s\n", i.read_only_reason);
   }

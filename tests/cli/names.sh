@@ -46,6 +46,9 @@ is "$(export_field vm2 nocow)" true "ls: nocow"
 is "$(export_field vm3 description)" null "ls: no description"
 ok "ls -l" b ls -l
 grep -q "web server" "$tmp/ok.log"; is $? 0 "ls -l tells the description"
+is "$(awk '{ print $1 }' "$tmp/ok.log" | xargs)" "vw- vwn vw-" \
+   "ls -l: what a server would let write"
+is "$(export_field vm1 read_only)" false "ls: not read-only"
 is "$(b ls vm1)" vm1 "ls of one"
 is "$(b ls /vm1)" vm1 "ls of one with a slash"
 fails_with 1 "^btrnbd: nope: no such file" "ls of what is not there" \

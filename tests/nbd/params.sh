@@ -27,6 +27,7 @@ refused ()
 refused "name the pool"
 refused "unknown parameter 'colour'" "$img" colour=red
 refused "cache-size" "$img" cache-size=1
+refused "cache-size" "$img" cache-size=100P
 refused "" "$img" cache-size=many
 refused "commit-interval" "$img" commit-interval=0
 refused "" "$img" commit-interval=x

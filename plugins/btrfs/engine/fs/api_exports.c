@@ -240,7 +240,9 @@ list_add (struct listing *l, struct found *f, const char *path,
     .name = take (name), .description = take (text),
     .size = st.size, .nbytes = st.nbytes, .nocow = st.is_nocow,
     .is_volume = f == &l->volumes,
-    .read_only = st.is_read_only || l->pool->fs->read_only,
+    /* Whoever only looks was not asked whether a server could write. */
+    .read_only = st.is_read_only ||
+      (l->pool->fs->read_only && l->pool->fs->read_only_reason[0] != '\0'),
   };
   return 0;
 }

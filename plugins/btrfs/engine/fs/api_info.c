@@ -1,11 +1,13 @@
 /* The public API: what a pool is and how it does. */
 #include <config.h>
 
+#include <stdio.h>
 #include <string.h>
 #include <uuid/uuid.h>
 
 #include "base/csum.h"
 #include "base/math.h"
+#include "format/super.h"
 #include "fs/api_priv.h"
 
 /* --- identity --- */
@@ -36,6 +38,22 @@ read_super (void *opaque, struct btrfs_super *s)
   memcpy (r->label, s->label, BTRFS_LABEL_SIZE);
 }
 
+static void
+add_names (char *to, size_t size, uint64_t bits, const char *kind,
+           const char *(*name_of) (uint64_t bit))
+{
+  for (; bits != 0; bits &= bits - 1) {
+    const char *name = name_of (bits & -bits);
+    size_t len = strlen (to);
+
+    if (name != NULL)
+      snprintf (to + len, size - len, "%s%s", len > 0 ? ", " : "", name);
+    else
+      snprintf (to + len, size - len, "%s%s bit %d", len > 0 ? ", " : "",
+                kind, __builtin_ctzll (bits));
+  }
+}
+
 void
 btrnbd_pool_identify (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
 {
@@ -62,6 +80,10 @@ btrnbd_pool_identify (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
   copy_text (ret->csum, sizeof ret->csum, csum_name (format->csum_type));
   ret->incompat = format->incompat;
   ret->compat_ro = format->compat_ro;
+  add_names (ret->features, sizeof ret->features, ret->incompat, "incompat",
+             super_incompat_name);
+  add_names (ret->features, sizeof ret->features, ret->compat_ro,
+             "compat_ro", super_compat_ro_name);
   for (i = 0; i < ret->num_devices; i++)
     if (device_get_info (volume_device (fs->volume, i)->dev)->rotational)
       ret->rotational = true;

@@ -22,10 +22,13 @@ super_of (const struct fs *fs)
   return volume_super (fs->volume);
 }
 
+/* The first reason is kept, also when read-only was asked for: it is what a
+ * server for writing would be told.
+ */
 static void
 make_read_only (struct fs *fs, const char *why)
 {
-  if (!fs->read_only)
+  if (fs->read_only_reason[0] == '\0')
     snprintf (fs->read_only_reason, sizeof fs->read_only_reason, "%s", why);
   fs->read_only = true;
   volume_set_read_only (fs->volume);
@@ -61,6 +64,8 @@ check_features (struct fs *fs)
     return r;
   if (access == SUPER_READ_ONLY)
     make_read_only (fs, why);
+  if (le64_get (super_of (fs)->num_devices) > 1)
+    make_read_only (fs, "several devices can only be read yet");
   if (le64_get (super_of (fs)->log_root) != 0)
     make_read_only (fs, btrnbd_error_text (ERR_log_pending));
   return 0;

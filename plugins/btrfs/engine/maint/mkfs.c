@@ -415,7 +415,8 @@ prepare_file (const char *path, uint64_t size, bool *ret_created)
   }
   if (fd < 0)
     return err_new (ERR_dev_open, "%s: %s%s", path, strerror (errno),
-                    errno == ENOENT ? " (give a size to create it)" : "");
+                    errno == ENOENT && size == 0
+                    ? " (give a size to create it)" : "");
   if (fstat (fd, &st) < 0)
     return err_new (ERR_dev_open, "%s: %s", path, strerror (errno));
   if (S_ISREG (st.st_mode) && (uint64_t) st.st_size < size &&

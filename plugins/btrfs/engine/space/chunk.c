@@ -202,7 +202,8 @@ plan (struct space *sp, enum space_kind kind, struct new_chunk *n,
   *ret_ok = false;
   n->type = type_bits (sp, kind) | space_profile (sp, kind);
   if (volume_num_devices (sp->volume) != 1 ||
-      (n->type & BTRFS_BG_PROFILE_MASK & ~BTRFS_BG_DUP) != 0)
+      (n->type & BTRFS_BG_PROFILE_MASK &
+       ~(BTRFS_BG_DUP | BTRFS_BG_RAID0)) != 0)
     return 0;                   /* cannot be made on one device */
   n->dev = volume_device (sp->volume, 0);
   n->stripes = space_copies (n->type);
