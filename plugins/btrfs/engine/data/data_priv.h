@@ -51,6 +51,8 @@ struct data {
   size_t dirty_pages;
   size_t dirty_limit, dirty_background;
   size_t map_entries;          /* of all files (atomic) */
+  uint64_t flipped;            /* last transaction that made prealloc of data
+                                  (atomic) */
 
   struct mutex lock;           /* RANK_DATA; protects all below */
   struct cond progress;        /* dirty_pages went down, a file became idle */

@@ -3,7 +3,8 @@
  *
  * Zeroes over an extent that nobody shares need no space: the item becomes
  * prealloc where it stands, and its checksums go.  So a volume that fills the
- * pool can still be zeroed.
+ * pool can still be zeroed.  Until that is durable the old data must not be
+ * overwritten, because the last commit has checksums of it: see nocow.c.
  */
 #include <config.h>
 
@@ -156,6 +157,7 @@ flip (struct file_data *f, struct txn *txn, struct mapping *m)
     r = csums_delete (f->d, txn, mapping_disk (m, m->offset), m->len);
   if (r < 0)
     return r;
+  __atomic_store_n (&f->d->flipped, txn->tree.transid, __ATOMIC_RELAXED);
   __atomic_fetch_or (&f->inode->flags, BTRFS_INODE_PREALLOC,
                      __ATOMIC_RELAXED);
   return inode_finish_change (txn, f, 0, 0);

@@ -103,6 +103,18 @@ reserve_range (struct writer *w, uint64_t start, uint64_t end)
     return reserve (w, need);
   }
   r = count_sectors (w, start, end, &need);
+  if (r == 0)
+    r = reserve (w, need);
+  if (r != -ERR_nospace
+      || __atomic_load_n (&w->f->d->flipped, __ATOMIC_RELAXED)
+      <= trans_committed_id (w->f->d->env.trans))
+    return r;
+  /* What has been zeroed in place takes writes after a commit. */
+  err_clear ();
+  r = trans_commit (w->f->d->env.trans, NULL);
+  w->nocow_start = w->nocow_end = 0;
+  if (r == 0)
+    r = count_sectors (w, start, end, &need);
   return r < 0 ? r : reserve (w, need);
 }
 

@@ -338,7 +338,7 @@ only_pending (struct delayed_head *h, const struct ref_key *k)
 
 int
 extent_data_is_exclusive (struct extents *ex, struct data_ref ref,
-                          bool *ret_exclusive)
+                          bool *ret_exclusive, uint64_t *ret_generation)
 {
   struct root *root = roots_pool_tree (ex->roots, BTRFS_EXTENT_TREE);
   CLEANUP_EXTENT_ITEM struct extent_item it = { 0 };
@@ -365,6 +365,8 @@ extent_data_is_exclusive (struct extents *ex, struct data_ref ref,
     mutex_unlock (&ex->lock);
     if (found)
       *ret_exclusive = key.offset == ref.num_bytes && only_ref (&it, &k);
+    if (ret_generation)
+      *ret_generation = found ? it.generation : UINT64_MAX;
   }
   rwlock_unlock (&root->tree->lock);
   return r;

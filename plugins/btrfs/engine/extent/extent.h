@@ -91,9 +91,12 @@ extern void extent_share_unlock (struct extents *);
 /* May the extent be overwritten in place by REF's owner?  True only if REF is
  * certainly the one reference, committed and pending (false "shared" is
  * allowed, false "exclusive" is not).  Takes the extent tree's lock shared.
+ * *ret_generation (may be NULL): when the extent was allocated; UINT64_MAX:
+ * so lately that it has no item yet.
  */
 extern int extent_data_is_exclusive (struct extents *, struct data_ref,
-                                     bool *ret_exclusive);
+                                     bool *ret_exclusive,
+                                     uint64_t *ret_generation);
 
 /* Add (ADD) or drop the references of all that block B points to, by its
  * owner's id or, FULL_BACKREF, by its address.
