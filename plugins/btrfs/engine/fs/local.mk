@@ -4,7 +4,9 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/commit_priv.h \
 	$(ENGINE)/fs/commit_thread.c \
 	$(ENGINE)/fs/core.h \
-	$(ENGINE)/fs/open.c
+	$(ENGINE)/fs/open.c \
+	$(ENGINE)/fs/prepare.c \
+	$(ENGINE)/fs/prepare.h
 
 # the public API
 libengine_la_SOURCES += \

@@ -13,6 +13,7 @@
 #include "format/super.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
+#include "fs/prepare.h"
 
 #define DEFAULT_CACHE (UINT64_C (256) << 20)
 
@@ -25,8 +26,8 @@ super_of (const struct fs *fs)
 /* The first reason is kept, also when read-only was asked for: it is what a
  * server for writing would be told.
  */
-static void
-make_read_only (struct fs *fs, const char *why)
+void
+fs_make_read_only (struct fs *fs, const char *why)
 {
   if (fs->read_only_reason[0] == '\0')
     snprintf (fs->read_only_reason, sizeof fs->read_only_reason, "%s", why);
@@ -63,11 +64,11 @@ check_features (struct fs *fs)
   if (r < 0)
     return r;
   if (access == SUPER_READ_ONLY)
-    make_read_only (fs, why);
+    fs_make_read_only (fs, why);
   if (le64_get (super_of (fs)->num_devices) > 1)
-    make_read_only (fs, "several devices can only be read yet");
+    fs_make_read_only (fs, "several devices can only be read yet");
   if (le64_get (super_of (fs)->log_root) != 0)
-    make_read_only (fs, btrnbd_error_text (ERR_log_pending));
+    fs_make_read_only (fs, btrnbd_error_text (ERR_log_pending));
   return 0;
 }
 
@@ -150,7 +151,7 @@ open_needed (struct fs *fs, uint64_t id)
   if (id == BTRFS_CSUM_TREE && !fs->read_only)
     return r;
   log_warning ("%s", err_text (r));
-  make_read_only (fs, err_text (r));
+  fs_make_read_only (fs, err_text (r));
   err_clear ();
   return 0;
 }
@@ -183,54 +184,6 @@ open_trees (struct fs *fs)
     err_clear ();
   }
   return 0;
-}
-
-/* A balance that was cut short leaves relocation trees, which share blocks
- * with subvolumes by rules of their own; Linux finishes them first.
- */
-static int
-check_relocation (struct fs *fs)
-{
-  struct tree *tree = roots_pool_tree (fs->roots, BTRFS_ROOT_TREE)->tree;
-  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  struct key key = KEY_MIN;
-  int r;
-
-  rwlock_rdlock (&tree->lock);
-  r = tree_find (tree, KEY (BTRFS_TREE_RELOC, BTRFS_ROOT_ITEM, 0), &c, NULL);
-  if (r == 0 && cursor_at_item (&c))
-    key = cursor_key (&c);
-  cursor_done (&c);
-  rwlock_unlock (&tree->lock);
-  if (r == 0 && key.objectid == BTRFS_TREE_RELOC &&
-      key.type == BTRFS_ROOT_ITEM)
-    make_read_only (fs, "a balance was interrupted: mount the pool with Linux "
-                    "once, so that it is finished");
-  return r;
-}
-
-static int
-load_dev_stats (struct fs *fs)
-{
-  struct root *root = roots_pool_tree (fs->roots, BTRFS_DEV_TREE);
-  struct btrfs_dev_stats item;
-  uint32_t size;
-  unsigned i, j;
-  bool found;
-  int r = 0;
-
-  for (i = 0; root && i < volume_num_devices (fs->volume) && r == 0; i++) {
-    memset (&item, 0, sizeof item);
-    rwlock_rdlock (&root->tree->lock);
-    r = tree_get (root->tree,
-                  KEY (BTRFS_DEV_STATS_OBJECTID, BTRFS_PERSISTENT_ITEM,
-                       volume_device (fs->volume, i)->devid),
-                  &item, sizeof item, &size, &found);
-    rwlock_unlock (&root->tree->lock);
-    for (j = 0; r == 0 && found && j < DEV_STATS; j++)
-      volume_dev_stat_set (fs->volume, i, j, le64_get (item.values[j]));
-  }
-  return r;
 }
 
 static int
@@ -353,124 +306,6 @@ close_trans (struct fs *fs)
 }
 
 static int
-commit_hook (void *opaque)
-{
-  struct fs *fs = opaque;
-
-  return trans_commit (fs->trans, NULL);
-}
-
-static void
-super_fst_building (void *opaque, struct btrfs_super *sb)
-{
-  uint64_t ro = le64_get (sb->compat_ro_flags);
-
-  (void) opaque;
-  ro |= BTRFS_COMPAT_RO_FREE_SPACE_TREE;
-  ro &= ~BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID;
-  sb->compat_ro_flags = le64_make (ro);
-  /* Free space files of the old kind are void from now on. */
-  sb->cache_generation = le64_make (0);
-}
-
-static void
-super_fst_valid (void *opaque, struct btrfs_super *sb)
-{
-  uint64_t ro = le64_get (sb->compat_ro_flags);
-
-  (void) opaque;
-  sb->compat_ro_flags =
-    le64_make (ro | BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID);
-}
-
-/* A commit that changes nothing but the superblock. */
-static int
-commit_super_edit (struct fs *fs, void (*fn) (void *, struct btrfs_super *))
-{
-  struct txn *txn;
-  int r;
-
-  commit_edit_super (fs, fn, NULL);
-  r = txn_join (fs->trans, &txn);
-  if (r < 0)
-    return r;
-  r = txn_end (txn);
-  return r < 0 ? r : trans_commit (fs->trans, NULL);
-}
-
-/* A tree that is not known to be right is built anew: the flag says so until
- * it is complete, whatever happens in between.
- */
-static int
-open_fst (struct fs *fs)
-{
-  const uint64_t both = BTRFS_COMPAT_RO_FREE_SPACE_TREE |
-    BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID;
-  uint64_t ro = le64_get (super_of (fs)->compat_ro_flags);
-  int r;
-
-  if (fs->read_only)
-    return 0;
-  if ((ro & both) == both &&
-      roots_pool_tree (fs->roots, BTRFS_FREE_SPACE_TREE)) {
-    space_fst_enable (fs->space);
-    return 0;
-  }
-  log_info ("building the free space tree");
-  commit_edit_super (fs, super_fst_building, NULL);
-  r = space_fst_build (fs->space, commit_hook, fs);
-  if (r == 0)
-    r = commit_super_edit (fs, super_fst_valid);
-  if (r < 0)
-    return r;
-  space_fst_enable (fs->space);
-  return 0;
-}
-
-/* We change what quotas count, but do not count: Linux shall rescan. */
-static int
-mark_quota (struct fs *fs)
-{
-  struct key key = KEY (0, BTRFS_QGROUP_STATUS, 0);
-  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  struct btrfs_qgroup_status st = { 0 };
-  struct root *root;
-  struct txn *txn;
-  uint32_t size;
-  bool found;
-  int r, e;
-
-  if (fs->read_only)
-    return 0;
-  if (roots_get (fs->roots, BTRFS_QUOTA_TREE, &root) < 0) {
-    err_clear ();
-    return 0;
-  }
-  rwlock_rdlock (&root->tree->lock);
-  r = tree_get (root->tree, key, &st, sizeof st, &size, &found);
-  rwlock_unlock (&root->tree->lock);
-  if (r < 0 || !found || !(le64_get (st.flags) & BTRFS_QGROUP_STATUS_ON) ||
-      (le64_get (st.flags) & BTRFS_QGROUP_STATUS_INCONSISTENT))
-    return r;
-  r = txn_begin_to_free (fs->trans, 1, &txn);
-  if (r < 0)
-    return r;
-  rwlock_wrlock (&root->tree->lock);
-  r = tree_find_rw (&txn->tree, root->tree, key, &c);
-  if (r == 0) {
-    struct btrfs_qgroup_status *p = cursor_data_rw (&c);
-    p->flags = le64_make (le64_get (p->flags) |
-                          BTRFS_QGROUP_STATUS_INCONSISTENT);
-  }
-  cursor_done (&c);
-  rwlock_unlock (&root->tree->lock);
-  if (r < 0)
-    txn_abort (txn, r);
-  e = txn_end (txn);
-  return r < 0 ? r : e;
-}
-
-static int
 open_workers (struct fs *fs)
 {
   unsigned n = fs->opts.workers;
@@ -590,13 +425,13 @@ static const struct step steps[] = {
   { "registry of trees", open_roots, close_roots },
   { "chunk tree", feed_chunks, NULL },
   { "trees of the pool", open_trees, NULL },
-  { "interrupted balance", check_relocation, NULL },
-  { "device statistics", load_dev_stats, NULL },
+  { "interrupted balance", prepare_relocation, NULL },
+  { "device statistics", prepare_dev_stats, NULL },
   { "space", open_space, close_space },
   { "extents", open_extents, close_extents },
   { "transactions", open_trans, close_trans },
-  { "free space tree", open_fst, NULL },
-  { "quotas", mark_quota, NULL },
+  { "free space tree", prepare_fst, NULL },
+  { "quotas", prepare_quota, NULL },
   { "workers", open_workers, close_workers },
   { "file data", open_data, close_data },
   { "inodes", open_inodes, close_inodes },
