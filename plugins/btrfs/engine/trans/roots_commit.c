@@ -46,11 +46,11 @@ roots_tree_used (struct tree *tree, int64_t bytes)
   root->priv->used = used;
 }
 
-/* What ITEM should say of ROOT now; true when that is news.  The tree's lock
- * is held.
+/* Make the item say what ROOT is now; *ret_moved: where it is has changed.
+ * The tree's lock is held.
  */
-static bool
-refresh (struct root *root, uint64_t transid, bool *ret_moved)
+static void
+refresh (struct root *root, bool *ret_moved)
 {
   struct btrfs_root_item *it = &root->item;
   const struct tree *tree = root->tree;
@@ -58,7 +58,6 @@ refresh (struct root *root, uint64_t transid, bool *ret_moved)
   uint64_t gen = tb_generation (tree->root->data);
   struct timespec now;
 
-  (void) transid;
   *ret_moved = le64_get (it->bytenr) != bytenr ||
     le64_get (it->generation) != gen || it->level != tree_level (tree) ||
     le64_get (it->last_snapshot) != tree->last_snapshot;
@@ -72,7 +71,6 @@ refresh (struct root *root, uint64_t transid, bool *ret_moved)
     it->ctime.sec = le64_make (now.tv_sec);
     it->ctime.nsec = le32_make (now.tv_nsec);
   }
-  return true;
 }
 
 /* Bring the item in the root tree up to date; old short ones grow. */
@@ -88,7 +86,7 @@ write_item (struct roots *rs, struct txn *txn, struct root *root,
   int r = 0;
 
   rwlock_wrlock (&root->tree->lock);
-  refresh (root, txn->tree.transid, &moved);
+  refresh (root, &moved);
   /* data/ looks at it without the lock. */
   __atomic_store_n (&root->tree->force_cow, false, __ATOMIC_RELEASE);
   item = root->item;
