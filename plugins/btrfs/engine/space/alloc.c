@@ -138,6 +138,16 @@ account (struct space *sp, struct block_group *bg, const struct alloc *a,
   sp->current[bg->kind] = bg;
 }
 
+/* No free run is longer than LIMIT, unless something was freed meanwhile. */
+static void
+note_limit (struct space *sp, enum space_kind kind, uint64_t limit,
+            uint64_t frees)
+{
+  SCOPED_LOCK (&sp->lock);
+  if (sp->frees[kind] == frees)
+    sp->run_limit[kind] = MIN (sp->run_limit[kind], limit);
+}
+
 /* *ret_len 0: no group has MIN bytes. */
 static int
 alloc_extent (struct space *sp, const struct alloc *a, uint64_t *ret_start,
@@ -145,9 +155,14 @@ alloc_extent (struct space *sp, const struct alloc *a, uint64_t *ret_start,
 {
   struct block_group *bg;
   struct walk walk = { 0 };
-  uint64_t min = a->want;
+  uint64_t min, frees;
   int r;
 
+  {
+    SCOPED_LOCK (&sp->lock);
+    min = MAX (a->min, MIN (a->want, sp->run_limit[a->kind]));
+    frees = sp->frees[a->kind];
+  }
   /* First groups that have all of it, then any piece. */
   for (;;) {
     while ((bg = next_group (sp, a, min, &walk)) != NULL) {
@@ -161,6 +176,8 @@ alloc_extent (struct space *sp, const struct alloc *a, uint64_t *ret_start,
         return 0;
       }
     }
+    if (a->align == sp->sectorsize)
+      note_limit (sp, a->kind, min - sp->sectorsize, frees);
     if (min == a->min)
       break;
     min = MAX (a->min, round_down (min / 4, sp->sectorsize));
@@ -200,6 +217,7 @@ space_data_free (struct space *sp, uint64_t start, uint64_t len)
   assert (bg && bg->reserved >= len);
   bg->reserved -= len;
   sp->info[bg->kind].reserved -= len;
+  space_freed (sp, bg->kind);
   mutex_lock (&bg->lock);
   if (bg->loaded &&
       free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,

@@ -60,6 +60,8 @@ static void
 give_back (struct space *sp, struct block_group *bg,
            const struct space_range *r)
 {
+  SCOPED_LOCK (&sp->lock);
+  space_freed (sp, bg->kind);
   SCOPED_LOCK (&bg->lock);
   if (bg->loaded &&
       free_map_set (&bg->map, (r->start - bg->start) / sp->sectorsize,

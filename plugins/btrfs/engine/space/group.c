@@ -185,6 +185,7 @@ space_add_group (struct space *sp, uint64_t start, uint64_t length,
   }
   info = &sp->info[bg->kind];
   info->total += length;
+  space_freed (sp, bg->kind);
   info->readonly += bg->super_bytes;
   if (length > MAX_GROUP_LENGTH || n == MAX_SUPER_RANGES)
     bg->readonly = true;
@@ -605,6 +606,7 @@ unpin (struct space *sp, uint64_t start, uint64_t len)
     sp->info[bg->kind].pinned -= part;
     if (bg->readonly)
       sp->info[bg->kind].readonly += part;
+    space_freed (sp, bg->kind);
     mutex_lock (&bg->lock);
     if (bg->loaded &&
         free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,

@@ -84,6 +84,11 @@ struct space {
   bool loaded;
   struct space_info info[SPACE_KINDS];
   struct block_group *current[SPACE_KINDS]; /* last allocated from */
+  /* What a search through all groups has taught: no free run is longer.  Void
+   * (see space_freed) as soon as something becomes free.
+   */
+  uint64_t run_limit[SPACE_KINDS];
+  uint64_t frees[SPACE_KINDS]; /* times that happened */
   uint64_t bytes_used;         /* of the superblock */
   uint64_t unallocated;        /* raw bytes outside of chunks */
   uint64_t global;             /* size of the global reserve */
@@ -119,6 +124,14 @@ static inline enum space_kind
 space_data_kind (const struct space *sp)
 {
   return sp->mixed ? SPACE_METADATA : SPACE_DATA;
+}
+
+/* Free space of KIND has grown; space->lock held. */
+static inline void
+space_freed (struct space *sp, enum space_kind kind)
+{
+  sp->run_limit[kind] = UINT64_MAX;
+  sp->frees[kind]++;
 }
 
 /* The group that holds ADDR, or NULL.  space->lock held. */
