@@ -101,6 +101,17 @@ set_number (const char *key, const char *value, unsigned max, unsigned *ret)
   return 0;
 }
 
+static int
+set_log (const char *value)
+{
+  if (strcmp (value, "replay") != 0 && strcmp (value, "ignore") != 0) {
+    nbdkit_error ("log=%s: must be replay or ignore", value);
+    return -1;
+  }
+  plugin_config.opts.ignore_log = strcmp (value, "ignore") == 0;
+  return 0;
+}
+
 int
 plugin_config_set (const char *key, const char *value)
 {
@@ -117,6 +128,8 @@ plugin_config_set (const char *key, const char *value)
     return set_discard (value);
   if (strcmp (key, "super-copy") == 0)
     return set_number (key, value, 2, &plugin_config.opts.super_copy);
+  if (strcmp (key, "log") == 0)
+    return set_log (value);
   if (strcmp (key, "workers") == 0)
     return set_number (key, value, WORKERS_MAX, &plugin_config.opts.workers);
   nbdkit_error ("unknown parameter '%s' (nbdkit btrfs --help lists them)",

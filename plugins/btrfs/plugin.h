@@ -20,6 +20,7 @@ extern struct plugin_config plugin_config;
   "                      Repeat it for each device of the pool.\n"      \
   "readonly=BOOL         Write nothing (default false).\n"              \
   "cache-size=SIZE       Memory for cached data (default 256M).\n"      \
+  "log=replay|ignore     Ignore: serve the last commit, read-only.\n"    \
   "commit-interval=SECS  Commit at least this often (default 30).\n"    \
   "discard=BOOL          Discard what became free (default false).\n"   \
   "super-copy=N          Recovery: open from superblock copy 1 or 2.\n"    \

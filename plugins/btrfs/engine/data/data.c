@@ -100,6 +100,7 @@ file_free (struct file_data *f)
 {
   assert (f->num_dirty == 0);
   map_clear (f);
+  changed_done (f);
   cond_done (&f->dirty_cond);
   mutex_done (&f->dirty_lock);
   mutex_done (&f->map_lock);
@@ -130,6 +131,7 @@ file_get (struct data *d, struct inode *inode, struct file_data **ret)
   TAILQ_INIT (&f->batches);
   TAILQ_INIT (&f->holds);
   map_init (f);
+  changed_init (f);
   if (!__atomic_compare_exchange_n (&inode->data, &other, f, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     file_free (f);

@@ -95,6 +95,32 @@ typedef int (*data_extent_fn) (void *opaque, const struct data_extent *);
 extern int data_extents (struct data *, struct inode *, uint64_t offset,
                          uint64_t len, data_extent_fn, void *opaque);
 
+/* --- for log/ --- */
+
+/* What the transaction TRANSID has changed in the extents of the file, since
+ * the last call: N ranges [start, end), ascending and apart, malloc'd.
+ * !*ret_known: that cannot be told.  inode.lock held.
+ */
+struct data_range {
+  uint64_t start, end;
+};
+#define DATA_CHANGED_MAX 4096
+extern void data_changed_take (struct inode *, uint64_t transid,
+                               struct data_range **ret, size_t *ret_n,
+                               bool *ret_known);
+
+/* Put one logged file extent item (SIZE bytes) in the place of what the file
+ * has in its range; an extent that is not in the extent tree gets its space
+ * and its item.  nbytes follows; the inode item is the caller's to write, the
+ * checksums are, too.  inode.lock held.
+ */
+extern int data_replay_extent (struct data *, struct inode *, struct txn *,
+                               uint64_t offset,
+                               const struct btrfs_file_extent *,
+                               uint32_t size);
+/* Drop everything behind inode->size.  inode.lock held. */
+extern int data_replay_cut (struct data *, struct inode *, struct txn *);
+
 struct data_stats {
   uint64_t cache_bytes, dirty_bytes, hits, misses;
   uint64_t read_bytes, written_bytes, nocow_bytes, extent_tree_searches;

@@ -85,10 +85,20 @@ RB_HEAD (dirty_tree, dirty_frame);
 struct dirty_batch;
 struct dirty_hold;
 
+/* Protected by inode.lock. */
+struct changed {
+  uint64_t transid;            /* whose changes these are */
+  struct data_range *v;
+  size_t n, cap;
+  bool lost;                   /* not all are known */
+};
+
 struct file_data {
   struct data *d;
   struct inode *inode;         /* borrowed: the inode owns this */
   struct range_locks ranges;
+
+  struct changed changed;
 
   struct mutex map_lock;       /* RANK_EXTENT_MAP */
   struct extent_map map;
@@ -155,6 +165,13 @@ data_count (uint64_t *counter, uint64_t n)
 {
   __atomic_fetch_add (counter, n, __ATOMIC_RELAXED);
 }
+
+/* --- changed.c --- */
+extern void changed_init (struct file_data *);
+extern void changed_done (struct file_data *);
+/* The extents in [START, END) change in TXN; inode.lock held. */
+extern void file_changed (struct file_data *, const struct txn *,
+                          uint64_t start, uint64_t end);
 
 /* --- read.c --- */
 

@@ -1,6 +1,7 @@
 libengine_la_SOURCES += \
 	$(ENGINE)/data/cache.c \
 	$(ENGINE)/data/cache.h \
+	$(ENGINE)/data/changed.c \
 	$(ENGINE)/data/csums.c \
 	$(ENGINE)/data/data.c \
 	$(ENGINE)/data/data.h \
@@ -23,6 +24,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/read_disk.c \
 	$(ENGINE)/data/read_packed.c \
 	$(ENGINE)/data/readahead.c \
+	$(ENGINE)/data/replay.c \
 	$(ENGINE)/data/truncate.c \
 	$(ENGINE)/data/write.c \
 	$(ENGINE)/data/writeout.c \

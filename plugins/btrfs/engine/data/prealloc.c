@@ -95,6 +95,7 @@ insert_prealloc (struct file_data *f, struct txn *txn, struct mapping *pre)
   rwlock_unlock (&t->lock);
   if (r < 0)
     return r;
+  file_changed (f, txn, pre->offset, pre->offset + pre->len);
   __atomic_fetch_or (&in->flags, BTRFS_INODE_PREALLOC, __ATOMIC_RELAXED);
   return inode_finish_change (txn, f, pre->len, drop.nbytes);
 }

@@ -29,6 +29,7 @@ punch_some (struct file_data *f, struct txn *txn, uint64_t *pos,
   rwlock_unlock (&t->lock);
   if (r < 0)
     return r;
+  file_changed (f, txn, *pos, drop.done);
   *pos = drop.done;
   return inode_finish_change (txn, f, 0, drop.nbytes);
 }

@@ -94,6 +94,9 @@ shrink_some (struct file_data *f, struct txn *txn, uint64_t size,
   rwlock_unlock (&t->lock);
   if (r < 0)
     return r;
+  /* From the sector that the end is in: an inline extent may have been cut. */
+  file_changed (f, txn, MIN (drop.start, round_down (size, f->d->ps)),
+                DATA_FILE_END);
   f->inode->disk_size = *ret_done ? size
     : MIN (f->inode->disk_size, drop.start);
   return inode_finish_change (txn, f, 0, drop.nbytes);
@@ -164,6 +167,7 @@ grow_item (struct file_data *f, uint64_t old_size, uint64_t size)
   }
   rwlock_unlock (&t->lock);
   if (r == 0) {
+    file_changed (f, txn, start, end);
     in->disk_size = size;
     __atomic_store_n (&in->size, size, __ATOMIC_RELAXED);
     r = inode_finish_change (txn, f, 0, drop.nbytes);

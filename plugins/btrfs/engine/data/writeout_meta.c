@@ -294,6 +294,20 @@ add_refs (struct group *g)
   return r;
 }
 
+static void
+note_changes (const struct group *g)
+{
+  const struct writeout *w = g->w;
+  size_t k;
+
+  for (k = g->from; k < g->to; ++k)
+    if (takes_part (&w->run[k])) {
+      const uint64_t start = run_offset (w, &w->run[k]);
+
+      file_changed (g->f, g->txn, start, start + run_len (w, &w->run[k]));
+    }
+}
+
 static int
 change (struct group *g)
 {
@@ -308,8 +322,10 @@ change (struct group *g)
     r = change_tree (g);
     rwlock_unlock (&t->lock);
   }
-  if (r == 0)
+  if (r == 0) {
+    note_changes (g);
     r = inode_finish_change (g->txn, g->f, g->added, g->removed);
+  }
   return r;
 }
 

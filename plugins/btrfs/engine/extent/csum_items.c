@@ -1,6 +1,7 @@
 /* extent: insert, delete and look up checksums of data. */
 #include <config.h>
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -15,22 +16,28 @@ struct ctx {
   uint32_t max;                /* checksums per item */
 };
 
-static int
-ctx_init (struct ctx *x, struct roots *rs, struct txn *txn)
+static void
+ctx_init_tree (struct ctx *x, struct tree *tree, struct tree_txn *txn)
 {
-  struct root *root = roots_pool_tree (rs, BTRFS_CSUM_TREE);
-  const struct format_info *f;
+  const struct format_info *f = block_cache_format (tree->cache);
 
-  if (root == NULL)
-    return err_new (ERR_subvol_missing, "the csum tree is missing");
-  f = block_cache_format (root->tree->cache);
-  x->tree = root->tree;
-  x->txn = txn ? &txn->tree : NULL;
+  x->tree = tree;
+  x->txn = txn;
   x->sector = f->sectorsize;
   x->size = f->csum_size;
   x->max = (tb_leaf_data_size (f->nodesize) - 2 * sizeof (struct btrfs_item))
     / f->csum_size - 1;
   x->max = MIN (x->max, UINT32_C (4096));
+}
+
+static int
+ctx_init (struct ctx *x, struct roots *rs, struct txn *txn)
+{
+  struct root *root = roots_pool_tree (rs, BTRFS_CSUM_TREE);
+
+  if (root == NULL)
+    return err_new (ERR_subvol_missing, "the csum tree is missing");
+  ctx_init_tree (x, root->tree, txn ? &txn->tree : NULL);
   return 0;
 }
 
@@ -137,29 +144,50 @@ insert_some (const struct ctx *x, uint64_t start, const uint8_t *sums,
                            k * x->size);
 }
 
+static int
+insert_all (const struct ctx *x, uint64_t start, const uint8_t *sums,
+            size_t n)
+{
+  size_t done;
+  int r = 0;
+
+  while (n > 0 && r == 0) {
+    done = 0;
+    r = insert_some (x, start, sums, n, &done);
+    if (r == 0 && done == 0)
+      r = err_new (ERR_item_format, "checksum item at %llu overlaps",
+                   (unsigned long long) start);
+    start += (uint64_t) done * x->sector;
+    sums += done * x->size;
+    n -= done;
+  }
+  return r < 0 ? err_note (r, "inserting checksums") : 0;
+}
+
 int
 csum_items_insert (struct roots *rs, struct txn *txn, uint64_t start,
                    const uint8_t *sums, size_t n)
 {
   struct ctx x;
-  size_t done;
   int r = ctx_init (&x, rs, txn);
 
   if (r < 0)
     return r;
   rwlock_wrlock (&x.tree->lock);
-  while (n > 0 && r == 0) {
-    done = 0;
-    r = insert_some (&x, start, sums, n, &done);
-    if (r == 0 && done == 0)
-      r = err_new (ERR_item_format, "checksum item at %llu overlaps",
-                   (unsigned long long) start);
-    start += (uint64_t) done * x.sector;
-    sums += done * x.size;
-    n -= done;
-  }
+  r = insert_all (&x, start, sums, n);
   rwlock_unlock (&x.tree->lock);
-  return r < 0 ? err_note (r, "inserting checksums") : 0;
+  return r;
+}
+
+int
+csum_items_insert_in (struct tree *tree, struct tree_txn *txn,
+                      uint64_t start, const uint8_t *sums, size_t n)
+{
+  struct ctx x;
+
+  assert (rwlock_is_mine (&tree->lock));
+  ctx_init_tree (&x, tree, txn);
+  return insert_all (&x, start, sums, n);
 }
 
 /* Remove [START, END) from the item at C (range IS..IE, which overlaps). */

@@ -14,6 +14,10 @@
  */
 extern int csum_items_insert (struct roots *, struct txn *, uint64_t start,
                               const uint8_t *sums, size_t n);
+/* The same in another tree with such items (a log), whose lock is held. */
+extern int csum_items_insert_in (struct tree *, struct tree_txn *,
+                                 uint64_t start, const uint8_t *sums,
+                                 size_t n);
 /* Forget the checksums of [START, START + LEN); items in the way are cut or
  * split in two.
  */

@@ -222,7 +222,7 @@ flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
   in_place = f->inode->flags & BTRFS_INODE_NODATACOW;
   mutex_unlock (&f->inode->lock);
   r = transid > trans_committed_id (fs->trans)
-    ? trans_commit_of (fs->trans, transid) : trans_check (fs->trans);
+    ? logs_flush (fs->logs, f->inode) : trans_check (fs->trans);
   if (r < 0)
     return r;
   /* A commit that was past its flush does not cover what was overwritten. */

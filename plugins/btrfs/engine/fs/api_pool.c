@@ -109,6 +109,7 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
     .discard = opts->discard,
     .workers = opts->workers,
     .super_copy = opts->super_copy,
+    .ignore_log = opts->ignore_log,
   };
   r = fs_open (devs, n, &fo, &p->fs);
   if (r < 0) {

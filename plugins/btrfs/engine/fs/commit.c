@@ -39,7 +39,7 @@ commit_ctx_new (struct fs *fs, struct commit_ctx **ret)
     return err_new (ERR_nomem, "commit");
   mutex_init (&c->lock, RANK_SPACE);
   cond_init (&c->cond);
-  c->super = *volume_super (fs->volume);
+  c->super = c->captured = *volume_super (fs->volume);
   c->uuid_tree_current = le64_get (c->super.uuid_tree_generation) ==
     le64_get (c->super.generation);
   *ret = c;
@@ -136,6 +136,15 @@ step_refs (void *opaque, struct txn *txn)
     fs->commit->shut = now_ns ();
   }
   return extents_run (fs->extents, txn, 0, true);
+}
+
+/* What the log of this transaction promises is in the trees. */
+static int
+step_drop_log (void *opaque, struct txn *txn)
+{
+  struct fs *fs = opaque;
+
+  return logs_commit (fs->logs, txn);
 }
 
 static int
@@ -373,6 +382,33 @@ step_supers (void *opaque, struct txn *txn)
   return volume_write_supers (fs->volume, &fs->commit->captured, true);
 }
 
+/* The superblock of the last commit, which is on disk as it is: the caller
+ * holds a handle of the next transaction and has seen the last one end.
+ *
+ * Linux writes only the first copy here.  We write all of them, so that what
+ * was acknowledged by the last sync is still found when the first copy is
+ * torn by a crash during the next one: the flush above has made the others
+ * durable before the first is written over.
+ */
+int
+commit_log_super (void *opaque, uint64_t root, unsigned level)
+{
+  struct fs *fs = opaque;
+  struct btrfs_super sb;
+  int r;
+
+  r = volume_flush (fs->volume);
+  if (r < 0)
+    return r;
+  {
+    SCOPED_LOCK (&fs->commit->lock);
+    sb = fs->commit->captured;
+  }
+  sb.log_root = le64_make (root);
+  sb.log_root_level = level;
+  return volume_write_supers (fs->volume, &sb, true);
+}
+
 /* Committed roots change and freed space becomes usable in one step: see
  * space/load.c.
  */
@@ -396,6 +432,7 @@ const struct commit_step commit_steps[] = {
   { "free space early", step_early_fst },
   { "run what came up meanwhile", step_early_refs },
   /* joins are shut out */
+  { "drop the log", step_drop_log },
   { "run references", step_refs },
   { "root items of subvolumes", step_subvol_roots },
   { "copy the root of roots", step_root_tree },
@@ -409,7 +446,7 @@ const struct commit_step commit_steps[] = {
   { "free what was freed", step_finish },
   { NULL, NULL }
 };
-const unsigned commit_steps_shut = 5, commit_steps_unblock = 11;
+const unsigned commit_steps_shut = 5, commit_steps_unblock = 12;
 
 void
 commit_finished (void *opaque, uint64_t transid, int err)

@@ -20,6 +20,7 @@ struct commit_ctx {
 
 /* Hooks of trans/ and space/; opaque is the struct fs. */
 extern void commit_finished (void *fs, uint64_t transid, int err);
+extern int commit_log_super (void *fs, uint64_t root, unsigned level);
 extern int commit_sys_chunk (void *fs, struct key,
                              const struct btrfs_chunk *, uint32_t size);
 

@@ -10,6 +10,7 @@
 #include "base/workers.h"
 #include "data/data.h"
 #include "fs/commit.h"
+#include "log/log.h"
 #include "subvol/subvol.h"
 
 struct fs_opts {
@@ -20,12 +21,14 @@ struct fs_opts {
   unsigned workers;            /* 0: one per core */
   bool discard;                /* tell the devices what became free */
   unsigned super_copy;         /* superblock copy to open from, normally 0 */
+  bool ignore_log;             /* serve the last commit, read-only */
 };
 
 struct fs {
   /* Constant after fs_open. */
   struct fs_opts opts;
   bool read_only;
+  bool replay_in_memory;       /* read-only, with a log: see lay_overlays */
   char read_only_reason[256];  /* empty when writable or asked for */
   struct volume *volume;
   struct block_cache *cache;
@@ -37,6 +40,7 @@ struct fs {
   struct inodes *inodes;
   struct data *data;
   struct subvols *subvols;
+  struct logs *logs;           /* NULL when read_only */
 
   unsigned opened;             /* steps of open.c that are done */
   struct commit_ctx *commit;   /* see commit.h; NULL when read_only */

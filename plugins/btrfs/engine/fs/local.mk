@@ -5,6 +5,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/commit_thread.c \
 	$(ENGINE)/fs/core.h \
 	$(ENGINE)/fs/open.c \
+	$(ENGINE)/fs/pending_log.c \
 	$(ENGINE)/fs/prepare.c \
 	$(ENGINE)/fs/prepare.h
 

@@ -67,8 +67,6 @@ check_features (struct fs *fs)
     fs_make_read_only (fs, why);
   if (le64_get (super_of (fs)->num_devices) > 1)
     fs_make_read_only (fs, "several devices can only be read yet");
-  if (le64_get (super_of (fs)->log_root) != 0)
-    fs_make_read_only (fs, btrnbd_error_text (ERR_log_pending));
   return 0;
 }
 
@@ -306,6 +304,23 @@ close_trans (struct fs *fs)
 }
 
 static int
+open_logs (struct fs *fs)
+{
+  const struct logs_env env = { .cache = fs->cache, .trans = fs->trans,
+    .roots = fs->roots, .space = fs->space, .opaque = fs,
+    .write_super = commit_log_super };
+
+  return fs->read_only ? 0 : logs_new (&env, &fs->logs);
+}
+
+static void
+close_logs (struct fs *fs)
+{
+  logs_free (fs->logs);
+  fs->logs = NULL;
+}
+
+static int
 open_workers (struct fs *fs)
 {
   unsigned n = fs->opts.workers;
@@ -426,16 +441,21 @@ static const struct step steps[] = {
   { "chunk tree", feed_chunks, NULL },
   { "trees of the pool", open_trees, NULL },
   { "interrupted balance", prepare_relocation, NULL },
+  { "check of the log", prepare_log_check, NULL },
   { "device statistics", prepare_dev_stats, NULL },
   { "space", open_space, close_space },
   { "extents", open_extents, close_extents },
   { "transactions", open_trans, close_trans },
+  { "log", open_logs, close_logs },
   { "free space tree", prepare_fst, NULL },
-  { "quotas", prepare_quota, NULL },
   { "workers", open_workers, close_workers },
   { "file data", open_data, close_data },
   { "inodes", open_inodes, close_inodes },
   { "subvolumes", open_subvols, close_subvols },
+  { "replay of the log", prepare_log_replay, NULL },
+  { "read-only from here on", prepare_end_overlays, NULL },
+  { "free space tree, made anew", prepare_fst_build, NULL },
+  { "quotas", prepare_quota, NULL },
   { "deleted subvolumes", find_dead, NULL },
   { "commit thread", start_thread, commit_thread_stop },
 };
@@ -485,9 +505,11 @@ fs_open (struct device **devs, size_t n, const struct fs_opts *opts,
       fs->opts = *opts;
     if (fs->opts.cache_size == 0)
       fs->opts.cache_size = DEFAULT_CACHE;
-    fs->read_only = fs->opts.read_only;
-    r = volume_open_copy (devs, n, fs->opts.read_only, fs->opts.super_copy,
-                          &fs->volume);
+    r = prepare_overlays (fs, devs, n);
+    fs->read_only = fs->opts.read_only && !fs->replay_in_memory;
+    if (r == 0)
+      r = volume_open_copy (devs, n, fs->read_only, fs->opts.super_copy,
+                            &fs->volume);
   }
   if (r < 0) {
     for (i = 0; i < n; i++)

@@ -103,24 +103,35 @@ commit_super_edit (struct fs *fs, void (*fn) (void *, struct btrfs_super *))
   return r < 0 ? r : trans_commit (fs->trans, NULL);
 }
 
+static bool
+fst_is_valid (const struct fs *fs)
+{
+  const uint64_t both = BTRFS_COMPAT_RO_FREE_SPACE_TREE |
+    BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID;
+  const struct btrfs_super *sb = volume_super (fs->volume);
+
+  return (le64_get (sb->compat_ro_flags) & both) == both &&
+    roots_pool_tree (fs->roots, BTRFS_FREE_SPACE_TREE) != NULL;
+}
+
+int
+prepare_fst (struct fs *fs)
+{
+  if (!fs->read_only && fst_is_valid (fs))
+    space_fst_enable (fs->space);
+  return 0;
+}
+
 /* A tree that is not known to be right is built anew: the flag says so until
  * it is complete, whatever happens in between.
  */
 int
-prepare_fst (struct fs *fs)
+prepare_fst_build (struct fs *fs)
 {
-  const uint64_t both = BTRFS_COMPAT_RO_FREE_SPACE_TREE |
-    BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID;
-  uint64_t ro = le64_get (volume_super (fs->volume)->compat_ro_flags);
   int r;
 
-  if (fs->read_only)
+  if (fs->read_only || fst_is_valid (fs))
     return 0;
-  if ((ro & both) == both &&
-      roots_pool_tree (fs->roots, BTRFS_FREE_SPACE_TREE)) {
-    space_fst_enable (fs->space);
-    return 0;
-  }
   log_info ("building the free space tree");
   commit_edit_super (fs, super_fst_building, NULL);
   r = space_fst_build (fs->space, commit_hook, fs);

@@ -32,6 +32,10 @@ struct inode {
   uint64_t flags;              /* BTRFS_INODE_* */
   uint64_t rdev;               /* as makedev makes it */
   uint64_t generation, transid, sequence;
+  uint64_t names_transid;      /* last that changed a name of it; when that
+                                  is not known, as late as it may have been */
+  uint64_t log_transid, log_sequence; /* a durable log holds it as it was at
+                                  this sequence (log/) */
   struct timespec atime, ctime, mtime, otime;
 
   struct file_data *data;      /* data/'s state, or NULL; made by data/ */
@@ -148,6 +152,11 @@ extern int inode_set_mode (struct inode *, uint32_t mode, uint32_t uid,
  * held).  Times, sequence and transid as given by the fields.
  */
 extern int inode_write_item (struct txn *, struct inode *);
+/* The inode becomes what a log says; its number of links, its names and its
+ * nbytes stay.  inode.lock held; the item is not written.
+ */
+extern void inode_replay_item (struct inode *,
+                               const struct btrfs_inode_item *);
 /* mtime, ctime := now; sequence + 1; transid := running. */
 extern void inode_touch (struct inode *, struct txn *);
 

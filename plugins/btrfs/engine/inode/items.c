@@ -52,11 +52,23 @@ inode_decode (struct inode *in, const struct btrfs_inode_item *item)
   in->rdev = rdev_from_disk (le64_get (item->rdev));
   in->generation = le64_get (item->generation);
   in->transid = le64_get (item->transid);
+  in->names_transid = in->transid;
   in->sequence = le64_get (item->sequence);
   in->atime = time_from_disk (&item->atime);
   in->ctime = time_from_disk (&item->ctime);
   in->mtime = time_from_disk (&item->mtime);
   in->otime = time_from_disk (&item->otime);
+}
+
+void
+inode_replay_item (struct inode *in, const struct btrfs_inode_item *item)
+{
+  const uint64_t nbytes = in->nbytes;
+  const uint32_t nlink = in->nlink;
+
+  inode_decode (in, item);
+  in->nbytes = nbytes;
+  in->nlink = nlink;
 }
 
 /* Fields that we do not know keep their value. */
@@ -124,8 +136,15 @@ void
 inode_touch_ctime (struct inode *in, struct txn *txn)
 {
   in->ctime = time_now ();
-  in->transid = txn->tree.transid;
+  __atomic_store_n (&in->transid, txn->tree.transid, __ATOMIC_RELAXED);
   ++in->sequence;
+}
+
+void
+inode_touch_names (struct inode *in, struct txn *txn)
+{
+  inode_touch_ctime (in, txn);
+  in->names_transid = txn->tree.transid;
 }
 
 void

@@ -82,7 +82,7 @@ link_items (struct txn *txn, struct inode *in, struct inode *dir,
   dir->priv->next_index = index + 1;
   dir->size += 2 * name.len;
   ++in->nlink;
-  inode_touch_ctime (in, txn);
+  inode_touch_names (in, txn);
   inode_touch (dir, txn);
   r = inode_write_locked (txn, in);
   return r < 0 ? r : inode_write_locked (txn, dir);

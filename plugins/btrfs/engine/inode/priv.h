@@ -65,6 +65,8 @@ extern void inode_decode (struct inode *, const struct btrfs_inode_item *);
 extern int inode_write_locked (struct txn *, struct inode *);
 /* ctime := now and the rest of inode_touch, without mtime. */
 extern void inode_touch_ctime (struct inode *, struct txn *);
+/* The same when a name of the inode comes or goes. */
+extern void inode_touch_names (struct inode *, struct txn *);
 
 /* The pool may be written and IN is on disk. */
 extern int inode_check_write (struct inode *in);

@@ -258,11 +258,11 @@ write_inodes (struct renaming *rn, struct txn *txn)
   int r = 0;
 
   if (a->in != NULL) {
-    inode_touch_ctime (a->in, txn);
+    inode_touch_names (a->in, txn);
     r = inode_write_locked (txn, a->in);
   }
   if (r == 0 && rn->swap && b->in != NULL) {
-    inode_touch_ctime (b->in, txn);
+    inode_touch_names (b->in, txn);
     r = inode_write_locked (txn, b->in);
   }
   if (r < 0)

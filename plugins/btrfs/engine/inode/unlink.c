@@ -37,7 +37,7 @@ unlink_items (struct txn *txn, struct inode *dir, struct name name,
     return r;
   dir->size -= MIN (dir->size, (uint64_t) 2 * name.len);
   in->nlink = S_ISDIR (in->mode) ? 0 : in->nlink - 1;
-  inode_touch_ctime (in, txn);
+  inode_touch_names (in, txn);
   if (in->nlink == 0) {
     r = orphan_add (txn, root, in->ino);
     if (r < 0)

@@ -10,4 +10,6 @@ libengine_la_SOURCES += \
 	$(ENGINE)/io/fault.c \
 	$(ENGINE)/io/fault.h \
 	$(ENGINE)/io/record.c \
+	$(ENGINE)/io/overlay.c \
+	$(ENGINE)/io/overlay.h \
 	$(ENGINE)/io/record.h

@@ -256,3 +256,74 @@ space_meta_alloc (struct space *sp, struct txn *txn, bool system,
   txn->reserved_bytes -= a.promised;
   return 0;
 }
+
+/* Metadata space beyond what is used, promised, or kept as last resort. */
+static bool
+log_has_room (struct space *sp)
+{
+  const struct space_info *i = &sp->info[SPACE_METADATA];
+  uint64_t gone;
+
+  SCOPED_LOCK (&sp->lock);
+  gone = i->used + i->reserved + i->pinned + i->readonly;
+  return gone <= i->total &&
+    i->total - gone >= i->may_use + sp->global + sp->nodesize;
+}
+
+int
+space_log_alloc (struct space *sp, uint64_t *ret_bytenr)
+{
+  struct alloc a = { .kind = SPACE_METADATA, .min = sp->nodesize,
+    .want = sp->nodesize, .align = sp->nodesize };
+  uint64_t len;
+  int r;
+
+  if (!log_has_room (sp))
+    return err_new (ERR_nospace_meta, "log block");
+  r = alloc_extent (sp, &a, ret_bytenr, &len);
+  if (r == 0 && len == 0)
+    r = err_new (ERR_nospace_meta, "log block");
+  return r;
+}
+
+static int
+take_free (struct space *sp, struct block_group *bg, uint64_t start,
+           uint64_t len)
+{
+  const uint64_t s = (start - bg->start) / sp->sectorsize;
+  const uint64_t n = len / sp->sectorsize;
+  uint64_t run, run_len;
+
+  SCOPED_LOCK (&bg->lock);
+  if (!bg->loaded || !free_map_next_run (&bg->map, s, true, &run, &run_len) ||
+      run != s || run_len < n)
+    return err_new (ERR_fst_state, "%llu bytes at %llu are not free",
+                    (unsigned long long) len, (unsigned long long) start);
+  return free_map_set (&bg->map, s, n, false, NULL);
+}
+
+int
+space_take (struct space *sp, uint64_t start, uint64_t len)
+{
+  struct block_group *bg;
+  int r = space_load_groups (sp);
+
+  if (r < 0)
+    return r;
+  mutex_lock (&sp->lock);
+  bg = space_find (sp, start);
+  mutex_unlock (&sp->lock);
+  if (bg == NULL || len == 0 || len > bg->start + bg->length - start ||
+      !is_aligned (start | len, sp->sectorsize))
+    return err_new (ERR_bg_missing, "%llu bytes at %llu",
+                    (unsigned long long) len, (unsigned long long) start);
+  r = space_load_free (sp, bg);
+  if (r == 0)
+    r = take_free (sp, bg, start, len);
+  if (r < 0)
+    return r;
+  SCOPED_LOCK (&sp->lock);
+  bg->reserved += len;
+  sp->info[bg->kind].reserved += len;
+  return 0;
+}

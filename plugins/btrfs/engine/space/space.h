@@ -84,6 +84,16 @@ extern void space_release (struct space *, uint64_t bytes);
  */
 extern int space_meta_alloc (struct space *, struct txn *, bool system,
                              uint64_t hint, uint64_t *ret_bytenr);
+/* An address for a block of a log tree: only from metadata space that nobody
+ * has been promised, never by making a chunk; -ERR_nospace_meta otherwise.
+ * Goes back by space_extent_cancelled, or space_data_free if the block has
+ * never been written.
+ */
+extern int space_log_alloc (struct space *, uint64_t *ret_bytenr);
+/* Reserve just this extent, which must be free: of a log, before it is
+ * replayed.
+ */
+extern int space_take (struct space *, uint64_t start, uint64_t len);
 /* Make a metadata chunk before it gets tight (no locks held). */
 extern void space_grow (struct space *);
 /* The number of extents with pending references changed by DELTA: they will

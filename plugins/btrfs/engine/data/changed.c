@@ -1,0 +1,133 @@
+/* data: which ranges of a file the running transaction changed.
+ *
+ * The log of a transaction needs to carry only these.  The set belongs to one
+ * transaction: the first change of a later one empties it.  It is bounded;
+ * when it overflows, when memory is short, or when the file came into memory
+ * after the transaction had changed it, the answer is "not known" and a flush
+ * commits instead.
+ */
+#include <config.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/math.h"
+#include "data/data_priv.h"
+
+void
+changed_init (struct file_data *f)
+{
+  const uint64_t transid = __atomic_load_n (&f->inode->transid,
+                                            __ATOMIC_RELAXED);
+
+  f->changed = (struct changed) { .transid = transid, .lost = true };
+}
+
+void
+changed_done (struct file_data *f)
+{
+  free (f->changed.v);
+}
+
+/* The first range that ends at or behind START. */
+static size_t
+find_range (const struct changed *c, uint64_t start)
+{
+  size_t low = 0, high = c->n;
+
+  while (low < high) {
+    const size_t mid = (low + high) / 2;
+
+    if (c->v[mid].end < start)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  return low;
+}
+
+static bool
+make_room (struct changed *c)
+{
+  struct data_range *v;
+  size_t cap;
+
+  if (c->n < c->cap)
+    return true;
+  cap = c->cap ? 2 * c->cap : 16;
+  if (cap > DATA_CHANGED_MAX)
+    return false;
+  v = realloc (c->v, cap * sizeof *v);
+  if (v == NULL)
+    return false;
+  c->v = v;
+  c->cap = cap;
+  return true;
+}
+
+static void
+add_range (struct changed *c, uint64_t start, uint64_t end)
+{
+  const size_t i = find_range (c, start);
+  size_t j = i;
+
+  while (j < c->n && c->v[j].start <= end)
+    ++j;
+  if (j == i) {
+    if (!make_room (c)) {
+      c->lost = true;
+      c->n = 0;
+      return;
+    }
+    memmove (&c->v[i + 1], &c->v[i], (c->n - i) * sizeof *c->v);
+    c->v[i] = (struct data_range) { start, end };
+    ++c->n;
+    return;
+  }
+  c->v[i].start = MIN (c->v[i].start, start);
+  c->v[i].end = MAX (c->v[j - 1].end, end);
+  memmove (&c->v[i + 1], &c->v[j], (c->n - j) * sizeof *c->v);
+  c->n -= j - i - 1;
+}
+
+void
+file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
+              uint64_t end)
+{
+  struct changed *c = &f->changed;
+
+  assert (mutex_is_mine (&f->inode->lock));
+  if (c->transid != txn->tree.transid) {
+    c->transid = txn->tree.transid;
+    c->n = 0;
+    c->lost = false;
+  }
+  if (!c->lost && start < end)
+    add_range (c, start, end);
+}
+
+void
+data_changed_take (struct inode *inode, uint64_t transid,
+                   struct data_range **ret, size_t *ret_n, bool *ret_known)
+{
+  struct file_data *f = __atomic_load_n (&inode->data, __ATOMIC_ACQUIRE);
+  struct changed *c;
+
+  assert (mutex_is_mine (&inode->lock));
+  *ret = NULL;
+  *ret_n = 0;
+  if (f == NULL) {
+    *ret_known = inode->transid != transid;
+    return;
+  }
+  c = &f->changed;
+  *ret_known = c->transid != transid || !c->lost;
+  if (c->transid != transid || c->lost)
+    return;
+  *ret = take (c->v);
+  *ret_n = c->n;
+  c->n = c->cap = 0;
+}

@@ -1,0 +1,293 @@
+/* log: a regular file whose names the running transaction left alone.
+ *
+ * What Linux wants to find of it: the inode item, all names, all extended
+ * attributes (one that is missing was removed), and for the ranges that
+ * changed the file extent items as they are now, holes as explicit items,
+ * with the checksums of the extents that are new.
+ *
+ * Replay applies extent items in the order of their keys, each replacing what
+ * it covers, so items of one log must not overlap: a changed range is widened
+ * to whole items, of the subvolume and of what the log holds already.
+ */
+#include <config.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/math.h"
+#include "extent/csum_items.h"
+#include "log/log_priv.h"
+
+/* Most checksums copied at once. */
+#define SUMS_MAX 4096
+
+struct copy {
+  struct logs *logs;
+  struct log_tree *log;        /* its lock is held exclusively */
+  struct inode *inode;         /* lock held; its tree's lock held shared */
+};
+
+static struct key
+extent_key (const struct copy *c, uint64_t offset)
+{
+  return KEY (c->inode->ino, BTRFS_EXTENT_DATA, offset);
+}
+
+static bool
+at_extent (const struct copy *c, const struct cursor *cur)
+{
+  struct key k;
+
+  if (!cursor_at_item (cur))
+    return false;
+  k = cursor_key (cur);
+  return k.objectid == c->inode->ino && k.type == BTRFS_EXTENT_DATA;
+}
+
+/* Where the item at CUR ends, in bytes of the file. */
+static uint64_t
+extent_end (const struct copy *c, const struct cursor *cur)
+{
+  const struct btrfs_file_extent *e = cursor_data (cur);
+  const uint64_t start = cursor_key (cur).offset;
+
+  if (e->type == BTRFS_FILE_EXTENT_INLINE)
+    return round_up (start + le64_get (e->ram_bytes), c->logs->sectorsize);
+  return start + le64_get (e->num_bytes);
+}
+
+/* --- everything but extents --- */
+
+static int
+copy_items (struct copy *c)
+{
+  struct tree *from = c->inode->root->tree;
+  const struct key first = KEY (c->inode->ino, 0, 0);
+  const struct key last = KEY (c->inode->ino, BTRFS_EXTENT_DATA - 1,
+                               UINT64_MAX);
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  int r;
+
+  r = tree_delete_range (&c->logs->blocks.txn, c->log->tree, first, last, 0,
+                         NULL);
+  if (r == 0)
+    r = tree_find (from, first, &cur, NULL);
+  while (r == 0 && cursor_at_item (&cur)) {
+    const struct key key = cursor_key (&cur);
+
+    if (key_cmp (key, last) > 0)
+      break;
+    r = tree_insert_data (&c->logs->blocks.txn, c->log->tree, key,
+                          cursor_data (&cur), cursor_size (&cur));
+    if (r == 0)
+      r = cursor_next (&cur);
+  }
+  return r;
+}
+
+/* --- checksums --- */
+
+static int
+copy_sums_of (struct copy *c, uint64_t start, size_t n, uint8_t *sums,
+              bool *present)
+{
+  const uint32_t sector = c->logs->sectorsize, size = c->logs->csum_size;
+  size_t i, k;
+  int r;
+
+  r = csum_items_lookup (c->logs->env.roots, start, n, sums, present);
+  for (i = 0; i < n && r == 0; i = k) {
+    for (k = i + 1; k < n && present[k] == present[i]; ++k)
+      ;
+    if (present[i])
+      r = csum_items_insert_in (c->log->tree, &c->logs->blocks.txn,
+                                start + i * sector, sums + i * size, k - i);
+  }
+  return r;
+}
+
+/* Checksums of what item E (regular, of this transaction) refers to. */
+static int
+copy_sums (struct copy *c, const struct btrfs_file_extent *e)
+{
+  const uint32_t sector = c->logs->sectorsize;
+  const bool whole = e->compression != BTRFS_COMPRESS_NONE;
+  uint64_t start = le64_get (e->disk_bytenr), len;
+  CLEANUP_FREE uint8_t *sums = NULL;
+  CLEANUP_FREE bool *present = NULL;
+  size_t n;
+  int r = 0;
+
+  len = whole ? le64_get (e->disk_num_bytes) : le64_get (e->num_bytes);
+  if (!whole)
+    start += le64_get (e->offset);
+  n = MIN (len / sector, (uint64_t) SUMS_MAX);
+  sums = malloc (n * c->logs->csum_size);
+  present = malloc (n * sizeof *present);
+  if (sums == NULL || present == NULL)
+    return err_new (ERR_nomem, "checksums for the log");
+  for (; len > 0 && r == 0; start += n * sector, len -= n * sector) {
+    n = MIN (len / sector, (uint64_t) SUMS_MAX);
+    r = copy_sums_of (c, start, n, sums, present);
+  }
+  return r;
+}
+
+/* --- extents --- */
+
+/* Widen [*START, *END) to whole items of TREE; *ret_moved when it grew. */
+static int
+widen (struct copy *c, struct tree *tree, uint64_t *start, uint64_t *end,
+       bool *ret_moved)
+{
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  uint64_t from, to;
+  int r;
+
+  r = tree_find_le (tree, extent_key (c, *start), &cur, NULL);
+  if (r == 0 && at_extent (c, &cur) && extent_end (c, &cur) > *start &&
+      cursor_key (&cur).offset < *start) {
+    *start = cursor_key (&cur).offset;
+    *ret_moved = true;
+  }
+  cursor_done (&cur);
+  if (r == 0)
+    r = tree_find_le (tree, extent_key (c, *end - 1), &cur, NULL);
+  if (r == 0 && at_extent (c, &cur)) {
+    from = cursor_key (&cur).offset;
+    to = extent_end (c, &cur);
+    if (from < *end && to > *end) {
+      *end = to;
+      *ret_moved = true;
+    }
+  }
+  return r;
+}
+
+static int
+insert_hole (struct copy *c, uint64_t start, uint64_t end)
+{
+  const uint64_t size = round_up (c->inode->disk_size, c->logs->sectorsize);
+  struct btrfs_file_extent e = {
+    .generation = le64_make (c->logs->transid),
+    .type = BTRFS_FILE_EXTENT_REG,
+  };
+
+  end = MIN (end, size);
+  if (start >= end)
+    return 0;
+  e.ram_bytes = e.num_bytes = le64_make (end - start);
+  return tree_insert_data (&c->logs->blocks.txn, c->log->tree,
+                           extent_key (c, start), &e, sizeof e);
+}
+
+static int
+copy_extent (struct copy *c, const struct cursor *cur)
+{
+  const struct btrfs_file_extent *e = cursor_data (cur);
+  int r;
+
+  r = tree_insert_data (&c->logs->blocks.txn, c->log->tree, cursor_key (cur),
+                        e, cursor_size (cur));
+  if (r < 0 || e->type != BTRFS_FILE_EXTENT_REG ||
+      le64_get (e->disk_bytenr) == 0 ||
+      c->inode->flags & BTRFS_INODE_NODATASUM ||
+      le64_get (e->generation) != c->logs->transid)
+    return r;
+  return copy_sums (c, e);
+}
+
+static int
+copy_range (struct copy *c, uint64_t start, uint64_t end)
+{
+  struct tree *from = c->inode->root->tree;
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  bool moved = true;
+  int r = 0;
+
+  while (moved && r == 0) {
+    moved = false;
+    r = widen (c, from, &start, &end, &moved);
+    if (r == 0)
+      r = widen (c, c->log->tree, &start, &end, &moved);
+  }
+  if (r == 0)
+    r = tree_delete_range (&c->logs->blocks.txn, c->log->tree,
+                           extent_key (c, start), extent_key (c, end - 1), 0,
+                           NULL);
+  if (r == 0)
+    r = tree_find (from, extent_key (c, start), &cur, NULL);
+  while (r == 0 && at_extent (c, &cur) && cursor_key (&cur).offset < end) {
+    r = insert_hole (c, start, cursor_key (&cur).offset);
+    if (r == 0)
+      r = copy_extent (c, &cur);
+    start = extent_end (c, &cur);
+    if (r == 0)
+      r = cursor_next (&cur);
+  }
+  return r < 0 ? r : insert_hole (c, start, end);
+}
+
+/* Items behind the end of the file (preallocation) are always logged: replay
+ * of the inode item cuts the file at its size.
+ */
+static int
+copy_behind_end (struct copy *c)
+{
+  struct tree *from = c->inode->root->tree;
+  const uint64_t size = round_up (c->inode->disk_size, c->logs->sectorsize);
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  uint64_t start, end;
+  int r;
+
+  r = tree_find_le (from, extent_key (c, UINT64_MAX), &cur, NULL);
+  if (r < 0 || !at_extent (c, &cur))
+    return r;
+  start = cursor_key (&cur).offset;
+  end = extent_end (c, &cur);
+  if (end <= size)
+    return 0;
+  cursor_done (&cur);
+  return copy_range (c, MIN (start, size), end);
+}
+
+static int
+copy_extents (struct copy *c, const struct data_range *v, size_t n)
+{
+  size_t i;
+  int r = 0;
+
+  for (i = 0; i < n && r == 0; ++i)
+    r = copy_range (c, v[i].start, v[i].end);
+  return r < 0 ? r : copy_behind_end (c);
+}
+
+int
+log_file (struct logs *logs, struct log_tree *log, struct inode *in,
+          bool *ret_ok)
+{
+  struct copy c = { .logs = logs, .log = log, .inode = in };
+  struct data_range *v = NULL;
+  size_t n;
+  int r;
+
+  assert (mutex_is_mine (&in->lock));
+  data_changed_take (in, logs->transid, &v, &n, ret_ok);
+  if (!*ret_ok)
+    return 0;
+  rwlock_rdlock (&in->root->tree->lock);
+  rwlock_wrlock (&log->tree->lock);
+  log->changed = true;
+  r = copy_items (&c);
+  if (r == 0)
+    r = copy_extents (&c, v, n);
+  rwlock_unlock (&log->tree->lock);
+  rwlock_unlock (&in->root->tree->lock);
+  free (v);
+  return r < 0 ? err_note (r, "logging inode %llu of subvolume %llu",
+                           (unsigned long long) in->ino,
+                           (unsigned long long) in->root->id) : 0;
+}

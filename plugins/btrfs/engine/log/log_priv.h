@@ -1,0 +1,85 @@
+/* log: what the files of this room share.
+ *
+ * Everything here but the queue belongs to the leader, the one thread that
+ * logs (sync.c), or to the commit while joins are shut out; neither can run
+ * beside the other, because the leader holds a transaction handle.
+ */
+#ifndef BTRNBD_LOG_LOG_PRIV_H
+#define BTRNBD_LOG_LOG_PRIV_H
+
+#include "base/containers.h"
+#include "log/log.h"
+
+struct addrs {
+  uint64_t *v;
+  size_t n, cap;
+};
+extern int addrs_push (struct addrs *, uint64_t);
+extern void addrs_done (struct addrs *);
+
+/* The blocks of the log of one transaction.
+ *
+ *   free space -> fresh -> (written) -> stale -> (next sync durable)
+ *        -> reusable -> fresh ...
+ *
+ * A block that a durable superblock may lead to is never written over: it is
+ * stale from its replacement until the superblock of the next sync is
+ * durable.
+ */
+struct log_blocks {
+  struct tree_txn txn;         /* handed to btree/ */
+  struct logs *logs;
+  struct addrs all;            /* every address taken from free space */
+  struct addrs fresh;          /* allocated since the last sync, unwritten */
+  struct addrs stale;          /* replaced since the last sync */
+  struct addrs reusable;
+};
+extern const struct tree_alloc_ops log_alloc_ops;
+/* Write what is fresh.  *ret_blocks: how many. */
+extern int log_blocks_write (struct log_blocks *, size_t *ret_blocks);
+/* The sync that wrote them is durable. */
+extern void log_blocks_synced (struct log_blocks *);
+/* The commit of TXN gives all of them back (NULL: forget them). */
+extern int log_blocks_release (struct log_blocks *, struct txn *);
+
+struct log_tree {
+  SLIST_ENTRY (log_tree) link;
+  uint64_t root_id;            /* subvolume */
+  struct tree *tree;
+  bool changed;                /* since its root item was written */
+};
+
+struct request {
+  TAILQ_ENTRY (request) link;
+  struct inode *inode;
+  bool done;
+  bool commit;                 /* has to be committed instead */
+  uint64_t transid;            /* that holds the changes; 0: durable already */
+};
+TAILQ_HEAD (requests, request);
+
+struct logs {
+  struct logs_env env;
+  uint32_t sectorsize, csum_size;
+
+  struct mutex lock;           /* RANK_FLUSH; protects the next three */
+  struct cond changed;
+  struct requests waiting;
+  bool busy;                   /* there is a leader */
+  struct logs_stats stats;     /* atomic */
+
+  /* The leader's. */
+  uint64_t transid;            /* whose log this is; 0: none is begun */
+  bool closed;                 /* commit instead, until the next transaction */
+  struct log_blocks blocks;
+  struct tree *root_tree;      /* log root tree, NULL until needed */
+  SLIST_HEAD (, log_tree) trees;
+};
+
+/* Copy what TXN's transaction changed of INODE (lock held) to the log; *ret_ok
+ * false: the log cannot say it.
+ */
+extern int log_file (struct logs *, struct log_tree *, struct inode *,
+                     bool *ret_ok);
+
+#endif /* BTRNBD_LOG_LOG_PRIV_H */

@@ -1,0 +1,475 @@
+/* log: who flushes, and how a log becomes durable.
+ *
+ * A thread that wants an inode flushed queues a request.  The first one
+ * becomes the leader: it takes all requests that wait, logs them, syncs once,
+ * and tells the others, of whom one leads the next batch.
+ *
+ * Order of a sync: items are copied to the log trees (inode locks held); root
+ * items of the log trees go into the log root tree; all new log blocks are
+ * written and waited for; the devices are flushed (this also covers the data,
+ * written before); the superblocks get the address of the log root tree.
+ * During all this the leader holds a transaction handle: the transaction
+ * cannot be committed, and the last one has been, so the superblock that is
+ * on disk stays the right one but for its log.
+ */
+#include <config.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "log/log_priv.h"
+
+/* Most inodes logged together, so that nobody's lock is held for long. */
+#define BATCH_MAX 64
+
+int
+logs_new (const struct logs_env *env, struct logs **ret)
+{
+  const struct format_info *format = block_cache_format (env->cache);
+  struct logs *l = calloc (1, sizeof *l);
+
+  if (l == NULL)
+    return err_new (ERR_nomem, "log");
+  l->env = *env;
+  l->sectorsize = format->sectorsize;
+  l->csum_size = format->csum_size;
+  l->blocks.logs = l;
+  l->blocks.txn.ops = &log_alloc_ops;
+  mutex_init (&l->lock, RANK_FLUSH);
+  cond_init (&l->changed);
+  TAILQ_INIT (&l->waiting);
+  SLIST_INIT (&l->trees);
+  *ret = l;
+  return 0;
+}
+
+/* Forget the log; TXN, if any, gives its blocks back. */
+static int
+drop_log (struct logs *l, struct txn *txn)
+{
+  struct log_tree *t;
+
+  while ((t = SLIST_FIRST (&l->trees)) != NULL) {
+    SLIST_REMOVE_HEAD (&l->trees, link);
+    tree_free (t->tree);
+    free (t);
+  }
+  tree_free (l->root_tree);
+  l->root_tree = NULL;
+  l->transid = 0;
+  l->closed = false;
+  return log_blocks_release (&l->blocks, txn);
+}
+
+void
+logs_free (struct logs *l)
+{
+  if (l == NULL)
+    return;
+  assert (TAILQ_EMPTY (&l->waiting));
+  drop_log (l, NULL);
+  cond_done (&l->changed);
+  mutex_done (&l->lock);
+  free (l);
+}
+
+int
+logs_commit (struct logs *l, struct txn *txn)
+{
+  return drop_log (l, txn);
+}
+
+static void
+count (uint64_t *counter, uint64_t n)
+{
+  __atomic_fetch_add (counter, n, __ATOMIC_RELAXED);
+}
+
+void
+logs_get_stats (struct logs *l, struct logs_stats *ret)
+{
+  ret->flushes = __atomic_load_n (&l->stats.flushes, __ATOMIC_RELAXED);
+  ret->syncs = __atomic_load_n (&l->stats.syncs, __ATOMIC_RELAXED);
+  ret->commits = __atomic_load_n (&l->stats.commits, __ATOMIC_RELAXED);
+  ret->blocks = __atomic_load_n (&l->stats.blocks, __ATOMIC_RELAXED);
+}
+
+/* --- what can be logged --- */
+
+/* INODE's lock is held; TRANSID is running and has changed it. */
+static bool
+loggable (const struct logs *l, const struct inode *in)
+{
+  const struct btrfs_root_item *root = &in->root->item;
+
+  return S_ISREG (in->mode) && in->nlink > 0 &&
+    in->generation != l->transid && in->names_transid != l->transid &&
+    /* Not of a subvolume that the last commit does not know. */
+    le64_get (root->otransid) != l->transid && le32_get (root->refs) > 0;
+}
+
+static int
+log_tree_new (struct logs *l, uint64_t root_id, struct log_tree **ret)
+{
+  struct log_tree *t = calloc (1, sizeof *t);
+  int r;
+
+  if (t == NULL)
+    return err_new (ERR_nomem, "log tree");
+  t->root_id = root_id;
+  r = tree_create (&l->blocks.txn, l->env.cache, BTRFS_TREE_LOG,
+                   RANK_TREE_LOG, false, &t->tree);
+  if (r < 0) {
+    free (t);
+    return r;
+  }
+  SLIST_INSERT_HEAD (&l->trees, t, link);
+  *ret = t;
+  return 0;
+}
+
+static int
+log_tree_of (struct logs *l, uint64_t root_id, struct log_tree **ret)
+{
+  struct log_tree *t;
+  int r = 0;
+
+  if (l->root_tree == NULL)
+    r = tree_create (&l->blocks.txn, l->env.cache, BTRFS_TREE_LOG,
+                     RANK_TREE_LOG, false, &l->root_tree);
+  if (r < 0)
+    return r;
+  SLIST_FOREACH (t, &l->trees, link)
+    if (t->root_id == root_id) {
+      *ret = t;
+      return 0;
+    }
+  return log_tree_new (l, root_id, ret);
+}
+
+/* --- sync --- */
+
+/* What Linux puts into the root item of a log tree, the rest being zero. */
+static void
+root_item_init (struct btrfs_root_item *item, const struct tree *t,
+                uint32_t nodesize)
+{
+  memset (item, 0, sizeof *item);
+  item->inode.generation = le64_make (1);
+  item->inode.size = le64_make (3);
+  item->inode.nlink = le32_make (1);
+  item->inode.nbytes = le64_make (nodesize);
+  item->inode.mode = le32_make (S_IFDIR | 0755);
+  item->generation = le64_make (tb_generation (t->root->data));
+  item->generation_v2 = item->generation;
+  item->bytenr = le64_make (t->root->bytenr);
+  item->level = tree_level (t);
+}
+
+static int
+write_root_item (struct logs *l, struct log_tree *t)
+{
+  const struct key key = KEY (BTRFS_TREE_LOG, BTRFS_ROOT_ITEM, t->root_id);
+  const uint32_t nodesize = block_cache_format (l->env.cache)->nodesize;
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  struct btrfs_root_item item;
+  int r;
+
+  rwlock_rdlock (&t->tree->lock);
+  root_item_init (&item, t->tree, nodesize);
+  rwlock_unlock (&t->tree->lock);
+  rwlock_wrlock (&l->root_tree->lock);
+  r = tree_insert (&l->blocks.txn, l->root_tree, key, sizeof item, &c);
+  if (r == -ERR_key_exists) {
+    err_clear ();
+    r = cursor_make_writable (&l->blocks.txn, &c);
+  }
+  if (r == 0)
+    memcpy (cursor_data_rw (&c), &item, sizeof item);
+  cursor_done (&c);
+  rwlock_unlock (&l->root_tree->lock);
+  t->changed = false;
+  return r;
+}
+
+static int
+sync_log (struct logs *l)
+{
+  struct log_tree *t;
+  size_t blocks = 0;
+  int r = 0;
+
+  SLIST_FOREACH (t, &l->trees, link)
+    if (r == 0 && t->changed)
+      r = write_root_item (l, t);
+  if (r == 0)
+    r = log_blocks_write (&l->blocks, &blocks);
+  if (r == 0)
+    r = l->env.write_super (l->env.opaque, l->root_tree->root->bytenr,
+                            tree_level (l->root_tree));
+  if (r < 0)
+    return r;
+  log_blocks_synced (&l->blocks);
+  count (&l->stats.syncs, 1);
+  count (&l->stats.blocks, blocks);
+  return 0;
+}
+
+/* --- the leader --- */
+
+struct batch {
+  struct request *request[BATCH_MAX]; /* in the order of inode locks */
+  size_t n;
+};
+
+/* inode.lock is a ladder by inode number, then by tree. */
+static int
+by_lock (const void *a, const void *b)
+{
+  const struct inode *x = (*(struct request *const *) a)->inode;
+  const struct inode *y = (*(struct request *const *) b)->inode;
+
+  if (x->ino != y->ino)
+    return x->ino < y->ino ? -1 : 1;
+  return x->root->id < y->root->id ? -1 : x->root->id > y->root->id;
+}
+
+static bool
+same_as_last (const struct batch *b, size_t i)
+{
+  return i > 0 && b->request[i]->inode == b->request[i - 1]->inode;
+}
+
+static void
+lock_inodes (const struct batch *b)
+{
+  size_t i;
+
+  for (i = 0; i < b->n; ++i)
+    if (!same_as_last (b, i))
+      mutex_lock (&b->request[i]->inode->lock);
+}
+
+static void
+unlock_inodes (const struct batch *b)
+{
+  size_t i;
+
+  for (i = 0; i < b->n; ++i)
+    if (!same_as_last (b, i))
+      mutex_unlock (&b->request[i]->inode->lock);
+}
+
+/* Requests of inodes that are durable as they are need nothing; the others
+ * get the transaction that holds their changes.
+ */
+static bool
+note_transids (struct logs *l, const struct batch *b)
+{
+  const uint64_t committed = trans_committed_id (l->env.trans);
+  bool any = false;
+  size_t i;
+
+  for (i = 0; i < b->n; ++i) {
+    const struct inode *in = b->request[i]->inode;
+    const bool durable = in->transid <= committed ||
+      (in->log_transid == in->transid && in->log_sequence == in->sequence);
+
+    b->request[i]->transid = durable ? 0 : in->transid;
+    any |= !durable;
+  }
+  return any;
+}
+
+static void
+commit_all (const struct batch *b)
+{
+  size_t i;
+
+  for (i = 0; i < b->n; ++i)
+    b->request[i]->commit = b->request[i]->transid != 0;
+}
+
+/* Log what the batch holds; requests that the log cannot serve are marked.
+ * *ret_any: something was logged.
+ */
+static int
+log_batch (struct logs *l, const struct batch *b, bool *ret_any)
+{
+  struct log_tree *t = NULL;
+  size_t i;
+  int r = 0;
+
+  *ret_any = false;
+  for (i = 0; i < b->n && r == 0; ++i) {
+    struct request *q = b->request[i];
+    bool ok;
+
+    if (q->transid == 0)
+      continue;
+    if (same_as_last (b, i)) {
+      q->commit = b->request[i - 1]->commit;
+      continue;
+    }
+    ok = q->transid == l->transid && loggable (l, q->inode);
+    if (ok)
+      r = log_tree_of (l, q->inode->root->id, &t);
+    if (ok && r == 0)
+      r = log_file (l, t, q->inode, &ok);
+    q->commit = !ok;
+    *ret_any |= ok;
+  }
+  return r;
+}
+
+/* The changes of the batch are in a log that is durable now. */
+static void
+note_logged (struct logs *l, const struct batch *b, const uint64_t *sequence)
+{
+  size_t i;
+
+  for (i = 0; i < b->n; ++i) {
+    struct inode *in = b->request[i]->inode;
+
+    if (b->request[i]->transid == 0 || b->request[i]->commit)
+      continue;
+    mutex_lock (&in->lock);
+    in->log_transid = l->transid;
+    in->log_sequence = sequence[i];
+    mutex_unlock (&in->lock);
+  }
+}
+
+/* TXN is the handle of the running transaction; the last one is durable;
+ * inode locks are held, and dropped here.
+ */
+static void
+log_and_sync (struct logs *l, const struct batch *b, struct txn *txn)
+{
+  uint64_t sequence[BATCH_MAX];
+  bool any = false;
+  size_t i;
+  int r = 0;
+
+  if (l->transid != txn->tree.transid) {
+    assert (l->root_tree == NULL && SLIST_EMPTY (&l->trees));
+    l->transid = l->blocks.txn.transid = txn->tree.transid;
+    l->closed = false;
+  }
+  for (i = 0; i < b->n; ++i)
+    sequence[i] = b->request[i]->inode->sequence;
+  if (l->closed)
+    commit_all (b);
+  else
+    r = log_batch (l, b, &any);
+  unlock_inodes (b);
+  if (r == 0 && any)
+    r = sync_log (l);
+  if (r < 0) {
+    /* The log may lack something from here on: it is never synced again. */
+    log_debug ("a flush becomes a commit: %s", err_text (r));
+    err_clear ();
+    l->closed = true;
+    commit_all (b);
+  }
+  else
+    note_logged (l, b, sequence);
+}
+
+/* Join with the transaction before it durable.  Inode locks are held while
+ * joining: somebody who holds one may wait for a commit, and that one for us.
+ */
+static int
+run_batch (struct logs *l, struct batch *b)
+{
+  struct trans *trans = l->env.trans;
+  struct txn *txn;
+  uint64_t before;
+  int r;
+
+  qsort (b->request, b->n, sizeof *b->request, by_lock);
+  for (;;) {
+    lock_inodes (b);
+    if (!note_transids (l, b)) {
+      unlock_inodes (b);
+      return trans_check (trans);
+    }
+    r = txn_join (trans, &txn);
+    if (r < 0) {
+      unlock_inodes (b);
+      return r;
+    }
+    before = txn->tree.transid - 1;
+    if (trans_committed_id (trans) == before)
+      break;
+    unlock_inodes (b);
+    txn_end (txn);
+    r = trans_commit_of (trans, before);
+    if (r < 0)
+      return r;
+  }
+  log_and_sync (l, b, txn);
+  return txn_end (txn);
+}
+
+static void
+take_batch (struct logs *l, struct batch *b)
+{
+  struct request *q;
+
+  b->n = 0;
+  while (b->n < BATCH_MAX && (q = TAILQ_FIRST (&l->waiting)) != NULL) {
+    TAILQ_REMOVE (&l->waiting, q, link);
+    q->commit = false;
+    q->transid = 0;
+    b->request[b->n++] = q;
+  }
+}
+
+/* One batch; l->lock is held on entry and on return. */
+static void
+lead (struct logs *l)
+{
+  struct batch b;
+  size_t i;
+  int r;
+
+  l->busy = true;
+  take_batch (l, &b);
+  mutex_unlock (&l->lock);
+  r = run_batch (l, &b);
+  mutex_lock (&l->lock);
+  if (r < 0) {
+    err_clear ();
+    commit_all (&b); /* which tells the reason to everybody */
+  }
+  for (i = 0; i < b.n; ++i)
+    b.request[i]->done = true;
+  l->busy = false;
+  cond_broadcast (&l->changed);
+}
+
+int
+logs_flush (struct logs *l, struct inode *in)
+{
+  struct request q = { .inode = in };
+
+  count (&l->stats.flushes, 1);
+  mutex_lock (&l->lock);
+  TAILQ_INSERT_TAIL (&l->waiting, &q, link);
+  while (!q.done)
+    if (!l->busy)
+      lead (l);
+    else
+      cond_wait (&l->changed, &l->lock);
+  mutex_unlock (&l->lock);
+  if (!q.commit)
+    return trans_check (l->env.trans);
+  count (&l->stats.commits, 1);
+  return trans_commit_of (l->env.trans, q.transid);
+}
