@@ -6,7 +6,7 @@
  * promised, and nothing is written.  A log that we cannot replay stays as it
  * is, and the last commit is served.
  */
-#include "config.h"
+#include <config.h>
 
 #include <stdlib.h>
 
