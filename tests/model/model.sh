@@ -6,7 +6,9 @@ requires btrfs
 model=$abs_top_builddir/tests/model/model
 requires_file "$model"
 
-ops=${BTRNBD_MODEL_OPS:-1500}
+ops=1500
+[ "${BTRNBD_QUICK:-0}" = 1 ] && ops=500
+ops=${BTRNBD_MODEL_OPS:-$ops}
 first=${BTRNBD_SEED:-1}
 
 # one SEED OPTION...
