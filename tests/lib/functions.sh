@@ -13,6 +13,9 @@
 set -u
 : "${abs_top_srcdir:?run by make check}" "${abs_top_builddir:?}"
 
+# configure may have written it as BUILD/..
+abs_top_srcdir=$(cd "$abs_top_srcdir" && pwd) || exit 99
+
 BTRNBD=$abs_top_builddir/server/cli/btrnbd
 PLUGIN=$abs_top_builddir/plugins/btrfs/.libs/nbdkit-btrfs-plugin.so
 export LC_ALL=C
