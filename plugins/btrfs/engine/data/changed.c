@@ -110,6 +110,15 @@ file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
 }
 
 void
+file_changed_beyond_log (struct file_data *f, const struct txn *txn)
+{
+  assert (mutex_is_mine (&f->inode->lock));
+  f->changed.transid = txn->tree.transid;
+  f->changed.n = 0;
+  f->changed.lost = true;
+}
+
+void
 data_changed_take (struct inode *inode, uint64_t transid,
                    struct data_range **ret, size_t *ret_n, bool *ret_known)
 {

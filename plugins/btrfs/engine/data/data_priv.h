@@ -172,6 +172,8 @@ extern void changed_done (struct file_data *);
 /* The extents in [START, END) change in TXN; inode.lock held. */
 extern void file_changed (struct file_data *, const struct txn *,
                           uint64_t start, uint64_t end);
+/* TXN changes the file in a way that a log cannot say: flushes commit. */
+extern void file_changed_beyond_log (struct file_data *, const struct txn *);
 
 /* --- read.c --- */
 

@@ -161,6 +161,8 @@ flip (struct file_data *f, struct txn *txn, struct mapping *m)
   __atomic_store_n (&f->d->flipped, txn->tree.transid, __ATOMIC_RELAXED);
   __atomic_fetch_or (&f->inode->flags, BTRFS_INODE_PREALLOC,
                      __ATOMIC_RELAXED);
+  /* Replay would put the items back but not take the checksums away. */
+  file_changed_beyond_log (f, txn);
   return inode_finish_change (txn, f, 0, 0);
 }
 
