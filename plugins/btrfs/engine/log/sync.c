@@ -327,9 +327,13 @@ log_batch (struct logs *l, const struct batch *b, bool *ret_any)
   return r;
 }
 
-/* The changes of the batch are in a log that is durable now. */
+/* The changes of the batch are in a log that is durable now, or in a commit
+ * that came after it.  Called without a handle: who holds the lock of an inode
+ * may wait to join, while a commit waits for handles.
+ */
 static void
-note_logged (struct logs *l, const struct batch *b, const uint64_t *sequence)
+note_logged (const struct batch *b, uint64_t transid,
+             const uint64_t *sequence)
 {
   size_t i;
 
@@ -339,19 +343,19 @@ note_logged (struct logs *l, const struct batch *b, const uint64_t *sequence)
     if (b->request[i]->transid == 0 || b->request[i]->commit)
       continue;
     mutex_lock (&in->lock);
-    in->log_transid = l->transid;
+    in->log_transid = transid;
     in->log_sequence = sequence[i];
     mutex_unlock (&in->lock);
   }
 }
 
 /* TXN is the handle of the running transaction; the last one is durable;
- * inode locks are held, and dropped here.
+ * inode locks are held, and dropped here.  False: nothing is to be noted.
  */
-static void
-log_and_sync (struct logs *l, const struct batch *b, struct txn *txn)
+static bool
+log_and_sync (struct logs *l, const struct batch *b, struct txn *txn,
+              uint64_t sequence[BATCH_MAX])
 {
-  uint64_t sequence[BATCH_MAX];
   bool any = false;
   size_t i;
   int r = 0;
@@ -377,8 +381,7 @@ log_and_sync (struct logs *l, const struct batch *b, struct txn *txn)
     l->closed = true;
     commit_all (b);
   }
-  else
-    note_logged (l, b, sequence);
+  return r == 0;
 }
 
 /* Join with the transaction before it durable.  Inode locks are held while
@@ -388,8 +391,9 @@ static int
 run_batch (struct logs *l, struct batch *b)
 {
   struct trans *trans = l->env.trans;
+  uint64_t sequence[BATCH_MAX], before;
   struct txn *txn;
-  uint64_t before;
+  bool note;
   int r;
 
   qsort (b->request, b->n, sizeof *b->request, by_lock);
@@ -413,8 +417,11 @@ run_batch (struct logs *l, struct batch *b)
     if (r < 0)
       return r;
   }
-  log_and_sync (l, b, txn);
-  return txn_end (txn);
+  note = log_and_sync (l, b, txn, sequence);
+  r = txn_end (txn);
+  if (r == 0 && note)
+    note_logged (b, before + 1, sequence);
+  return r;
 }
 
 static void
