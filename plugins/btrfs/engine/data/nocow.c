@@ -23,13 +23,17 @@
 
 /* A prealloc extent that is older than its item was data in the last commit
  * (see prealloc.c, flip), and what the checksums of that commit say of it
- * must stay true until the item is durable.
+ * must stay true until the item is durable.  So must those in a log, of
+ * extents that are as young as the item: where anything was zeroed in place
+ * in that transaction, none is taken for new.
  */
 static bool
 was_data (struct file_data *f, const struct mapping *m, uint64_t allocated)
 {
   return m->kind == MAP_PREALLOC && file_has_csums (f)
-    && allocated < m->generation
+    && (allocated < m->generation
+        || m->generation <= __atomic_load_n (&f->d->flipped,
+                                             __ATOMIC_RELAXED))
     && m->generation > trans_committed_id (f->d->env.trans);
 }
 
