@@ -148,6 +148,8 @@ flip (struct file_data *f, struct txn *txn, struct mapping *m)
   m->generation = txn->tree.transid;
   m->ram = m->disk_len;
   m->nocow = NOCOW_UNKNOWN;
+  /* Before anybody can find the prealloc extent. */
+  __atomic_store_n (&f->d->flipped, txn->tree.transid, __ATOMIC_RELEASE);
   rwlock_wrlock (&t->lock);
   r = convert_slice (txn, f, MAP_REGULAR, m);
   if (r == 0)
@@ -158,7 +160,6 @@ flip (struct file_data *f, struct txn *txn, struct mapping *m)
     r = csums_delete (f->d, txn, mapping_disk (m, m->offset), m->len);
   if (r < 0)
     return r;
-  __atomic_store_n (&f->d->flipped, txn->tree.transid, __ATOMIC_RELAXED);
   __atomic_fetch_or (&f->inode->flags, BTRFS_INODE_PREALLOC,
                      __ATOMIC_RELAXED);
   /* Replay would put the items back but not take the checksums away. */
