@@ -372,6 +372,11 @@ log_and_sync (struct logs *l, const struct batch *b, struct txn *txn,
   else
     r = log_batch (l, b, &any);
   unlock_inodes (b);
+  /* Whatever has been copied, and the log's own blocks, were allocated before
+   * this question is asked.
+   */
+  if (r == 0 && any && space_has_new_chunk (l->env.space, l->transid))
+    r = err_new (ERR_bg_missing, "a chunk is new");
   if (r == 0 && any)
     r = sync_log (l);
   if (r < 0) {

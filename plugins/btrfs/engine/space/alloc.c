@@ -327,3 +327,9 @@ space_take (struct space *sp, uint64_t start, uint64_t len)
   sp->info[bg->kind].reserved += len;
   return 0;
 }
+
+bool
+space_has_new_chunk (struct space *sp, uint64_t transid)
+{
+  return __atomic_load_n (&sp->chunk_transid, __ATOMIC_ACQUIRE) >= transid;
+}

@@ -373,6 +373,8 @@ space_chunk_alloc (struct space *sp, struct txn *txn, enum space_kind kind,
   int r;
 
   *ret_made = false;
+  /* Before anything can be allocated from it. */
+  __atomic_store_n (&sp->chunk_transid, txn->tree.transid, __ATOMIC_RELEASE);
   rwlock_wrlock (&root->tree->lock);
   r = check_system (sp, txn, root->tree);
   if (r == 0)

@@ -90,6 +90,10 @@ extern int space_meta_alloc (struct space *, struct txn *, bool system,
  * never been written.
  */
 extern int space_log_alloc (struct space *, uint64_t *ret_bytenr);
+/* The transaction TRANSID has made a chunk, or tried to: the last commit does
+ * not know the addresses in it, so no log of this transaction may.
+ */
+extern bool space_has_new_chunk (struct space *, uint64_t transid);
 /* Reserve just this extent, which must be free: of a log, before it is
  * replayed.
  */

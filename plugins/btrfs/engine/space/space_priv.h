@@ -74,6 +74,8 @@ struct space {
                     uint32_t);
   void *sys_chunk_opaque;
 
+  uint64_t chunk_transid;      /* newest that may have made a chunk; atomic */
+
   struct mutex load_lock;      /* RANK_RESERVE: reading of all items */
   struct mutex ticket_lock;    /* RANK_RESERVE: waiters for space */
   struct cond ticket_cond;
