@@ -2,6 +2,8 @@
 # Logs: ours under Linux, Linux's under us; what we cannot replay stays.
 . "$abs_top_srcdir/tests/lib/functions.sh"
 requires_kernel_btrfs
+requires setfattr
+requires getfattr
 
 sums () { (cd "$1" && find . -type f -exec md5sum {} + | sort -k 2); }
 
