@@ -313,6 +313,19 @@ stop_pid ()
   return 0
 }
 
+# exec_with_plugin COMMAND...: in place of this shell, a host that is built
+# without the plugin's sanitizers.  Their runtime must be loaded first; leaks,
+# which may be the host's, are not looked for.
+exec_with_plugin ()
+{
+  local runtime
+  runtime=$(ldd "$PLUGIN" | awk '/lib[at]san\.so/ { print $3; exit }')
+  if [ -n "$runtime" ]; then
+    export ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0 LD_PRELOAD=$runtime
+  fi
+  exec "$@"
+}
+
 # start_nbdkit NAME ARG...: serves on $tmp/NAME.sock; $nbdkit_pid, $nbdkit_uri
 # (without an export name) and $nbdkit_log tell the rest.
 start_nbdkit ()
@@ -323,8 +336,8 @@ start_nbdkit ()
   nbdkit_log=$tmp/$name.log
   nbdkit_uri="nbd+unix:///?socket=$nbdkit_sock"
   rm -f "$nbdkit_sock" "$tmp/$name.pid"
-  nbdkit --exit-with-parent -f -U "$nbdkit_sock" -P "$tmp/$name.pid" \
-         "$@" >"$nbdkit_log" 2>&1 </dev/null &
+  exec_with_plugin nbdkit --exit-with-parent -f -U "$nbdkit_sock" \
+         -P "$tmp/$name.pid" "$@" >"$nbdkit_log" 2>&1 </dev/null &
   nbdkit_pid=$!
   cleanup_fn stop_pid "$nbdkit_pid"
   wait_until 30 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"

@@ -114,7 +114,7 @@ fields (void **state)
   BAD (num_devices, le64_make (0));
   BAD (num_devices, le64_make (UINT64_MAX));
   BAD (dev_item.devid, le64_make (0));
-  BAD (dev_item.bytes_used, le64_make (2 << 30));
+  BAD (dev_item.bytes_used, le64_make (UINT64_C (2) << 30));
   BAD (dev_item.fsid[3], 1);
   BAD (sys_chunk_array_size, le32_make (0));
   BAD (sys_chunk_array_size, le32_make (2049));
