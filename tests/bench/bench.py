@@ -394,7 +394,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit('bench: needs root for loop devices and mounts')
 
-    directory = tempfile.mkdtemp(prefix='bench.', dir=opts.dir or opts.build)
+    directory = tempfile.mkdtemp(prefix='bench.',
+                                 dir=os.path.abspath(opts.dir or opts.build))
     bench = Bench(opts, directory)
     loads = [x for x in LOADS if re.search(opts.only, x.name)]
     results, memory = {}, {}
