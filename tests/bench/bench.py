@@ -3,8 +3,9 @@
 
 Ours is measured under both hosts, nbdkit and btrnbdd.  Peers are the nbdkit
 memory plugin (what the protocol allows) and the nbdkit file plugin on a file
-of the same size in a kernel btrfs, with and without copy on write.  Ours and the kernel's pool are on loop devices with direct
-I/O, one at a time, over files in the same directory.
+of the same size in a kernel btrfs, with and without copy on write.  Ours and
+the kernel's pool are on loop devices with direct I/O, one at a time, over
+files in the same directory.
 
 Written bytes are counted at the loop device; CPU seconds are those of the
 server process and, beside it, those of the whole machine without fio, since
@@ -16,204 +17,12 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-import nbd
-
-MIB = 1 << 20
-GIB = 1 << 30
-TICK = os.sysconf('SC_CLK_TCK')
-
-
-def run(*args, **kw):
-    return subprocess.run(args, check=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, **kw).stdout
-
-
-def proc_cpu(pid):
-    with open(f'/proc/{pid}/stat') as f:
-        fields = f.read().rsplit(')', 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def machine_cpu():
-    with open('/proc/stat') as f:
-        n = [int(x) for x in f.readline().split()[1:]]
-    return (sum(n[:3]) + sum(n[5:8])) / TICK
-
-
-def peak_rss(pid):
-    with open(f'/proc/{pid}/status') as f:
-        for line in f:
-            if line.startswith('VmHWM'):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
-def drop_caches():
-    if os.geteuid() == 0:
-        os.sync()
-        with open('/proc/sys/vm/drop_caches', 'w') as f:
-            f.write('3')
-
-
-class Loop:
-    """A file of SIZE bytes behind a loop device with direct I/O."""
-
-    def __init__(self, path, size):
-        self.path = path
-        with open(path, 'wb') as f:
-            f.truncate(size)
-        self.dev = run('losetup', '--show', '-f', '--direct-io=on',
-                       path).strip()
-
-    def written(self):
-        name = os.path.basename(self.dev)
-        with open(f'/sys/block/{name}/stat') as f:
-            return int(f.read().split()[6]) * 512
-
-    def close(self):
-        subprocess.run(['losetup', '-d', self.dev])
-        os.unlink(self.path)
-
-
-class Server:
-    """An nbdkit with its arguments; restart () makes it cold."""
-
-    def __init__(self, bench, name, export, args):
-        self.bench, self.name, self.export, self.args = \
-            bench, name, export, args
-        self.sock = os.path.join(bench.dir, name.replace(' ', '-') + '.sock')
-        self.rss = 0
-        self.process = None
-
-    def command(self):
-        return ['nbdkit', '-f', '--exit-with-parent', '-U', self.sock]
-
-    def start(self):
-        if os.path.exists(self.sock):
-            os.unlink(self.sock)
-        self.process = subprocess.Popen(
-            self.command() + self.args, stdin=subprocess.DEVNULL)
-        for _ in range(600):
-            if os.path.exists(self.sock):
-                try:
-                    return self.connect().shutdown()
-                except nbd.Error:
-                    pass
-            if self.process.poll() is not None:
-                raise RuntimeError(f'{self.name}: nbdkit did not start')
-            time.sleep(0.05)
-        raise RuntimeError(f'{self.name}: nbdkit does not answer')
-
-    def stop(self):
-        if self.process:
-            self.rss = max(self.rss, peak_rss(self.process.pid))
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(60)
-            self.process = None
-
-    def cool(self):
-        self.stop()
-        drop_caches()
-        self.start()
-
-    def uri(self):
-        return f'nbd+unix:///{self.export}?socket={self.sock}'
-
-    def connect(self):
-        h = nbd.NBD()
-        h.connect_uri(self.uri())
-        return h
-
-    def written(self):
-        return 0
-
-    def close(self):
-        self.stop()
-
-
-class Ours(Server):
-    def __init__(self, bench, name, daemon, nocow):
-        self.daemon = daemon
-        self.loop = Loop(os.path.join(bench.dir, 'ours.img'),
-                         bench.pool_size)
-        try:
-            btrnbd = os.path.join(bench.build, 'server/cli/btrnbd')
-            run(btrnbd, '-d', self.loop.dev, 'mkfs', '--force')
-            run(btrnbd, '-d', self.loop.dev, 'create', 'disk', '--size',
-                str(bench.disk_size), *(['--nocow'] if nocow else []))
-        except BaseException:
-            self.loop.close()
-            raise
-        super().__init__(
-            bench, name, 'disk',
-            [os.path.join(bench.build,
-                          'plugins/btrfs/.libs/nbdkit-btrfs-plugin.so'),
-             self.loop.dev, f'cache-size={bench.cache}'])
-
-    def command(self):
-        if not self.daemon:
-            return super().command()
-        return [os.path.join(self.bench.build, 'btrnbdd'),
-                '-l', f'unix:{self.sock}', '--plugin']
-
-    def written(self):
-        return self.loop.written()
-
-    def close(self):
-        super().close()
-        self.loop.close()
-
-
-class Memory(Server):
-    def __init__(self, bench):
-        super().__init__(bench, 'memory', '',
-                         ['memory', str(bench.disk_size)])
-
-    def cool(self):
-        pass
-
-
-class Kernel(Server):
-    def __init__(self, bench, nocow):
-        name = 'kernel nocow' if nocow else 'kernel cow'
-        self.loop = Loop(os.path.join(bench.dir, 'kernel.img'),
-                         bench.pool_size)
-        self.mnt = os.path.join(bench.dir, 'mnt')
-        os.makedirs(self.mnt, exist_ok=True)
-        try:
-            run('mkfs.btrfs', '-q', '-f', self.loop.dev)
-            run('mount', '-o', 'ssd', self.loop.dev, self.mnt)
-        except BaseException:
-            self.loop.close()
-            raise
-        disk = os.path.join(self.mnt, 'disk')
-        open(disk, 'w').close()
-        if nocow:
-            run('chattr', '+C', disk)
-        os.truncate(disk, bench.disk_size)
-        super().__init__(bench, name, '', ['file', disk])
-
-    def written(self):
-        return self.loop.written()
-
-    def cool(self):
-        self.stop()
-        run('umount', self.mnt)
-        drop_caches()
-        run('mount', '-o', 'ssd', self.loop.dev, self.mnt)
-        self.start()
-
-    def close(self):
-        super().close()
-        subprocess.run(['umount', self.mnt])
-        self.loop.close()
-
+from servers import GIB, MIB, Kernel, Memory, Ours, machine_cpu, proc_cpu
 
 class Load:
     def __init__(self, name, rw, bs, depth, jobs, cold=False, span=None,

@@ -14,9 +14,12 @@ tests_bench_refs_LDADD = libengine.la
 
 EXTRA_DIST += \
 	tests/bench/bench.py \
-	tests/bench/open.py
+	tests/bench/flush.py \
+	tests/bench/open.py \
+	tests/bench/servers.py
 bench: all $(bench_programs)
 	/usr/bin/python3 $(srcdir)/tests/bench/bench.py --build . $(BENCH_FLAGS)
+	/usr/bin/python3 $(srcdir)/tests/bench/flush.py --build .
 	tests/bench/refs
 	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
 .PHONY: bench
