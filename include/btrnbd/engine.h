@@ -104,6 +104,11 @@ struct btrnbd_pool_stats {
   uint64_t block_reads, block_hits, block_writes_bytes, blocks_repaired;
   uint64_t data_cache_bytes, data_dirty_bytes, data_hits, data_misses;
   uint64_t data_read_bytes, data_written_bytes, data_nocow_bytes;
+  uint64_t log_flushes;       /* that had something to do */
+  uint64_t log_syncs;         /* superblocks written for them, each once per
+                                 copy */
+  uint64_t log_commits;       /* flushes that became a commit */
+  uint64_t log_blocks;        /* blocks of logs written, copies not counted */
 };
 extern void btrnbd_pool_get_stats (struct btrnbd_pool *,
                                    struct btrnbd_pool_stats *ret);
@@ -172,6 +177,12 @@ extern int btrnbd_removexattr (struct btrnbd_pool *, const char *path,
                                const char *name);
 extern int btrnbd_listxattr (struct btrnbd_pool *, const char *path,
                              char **ret_names, size_t *ret_len);
+/* What PATH leads to is durable when this returns, without a commit where
+ * the log can say it.  Of a file: contents, attributes and names.  Of a
+ * directory: its entries, and that what they lead to exists; what new files
+ * hold is theirs to sync.
+ */
+extern int btrnbd_fsync (struct btrnbd_pool *, const char *path);
 
 /* --- volumes: a subvolume holding one file named "disk" --- */
 

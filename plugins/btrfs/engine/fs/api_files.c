@@ -205,29 +205,35 @@ note_failures (struct btrnbd_file *f, int r)
                   (unsigned long long) f->inode->ino);
 }
 
+/* What has been written out of INODE becomes durable, and its names. */
 static int
-flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
+flush_inode (struct btrnbd_pool *p, struct inode *inode)
 {
-  struct fs *fs = f->pool->fs;
+  struct fs *fs = p->fs;
   uint64_t transid;
   bool in_place;
   int r;
 
-  r = data_write_out (fs->data, f->inode, offset, len);
-  r = note_failures (f, r);
-  if (r < 0)
-    return r;
-  mutex_lock (&f->inode->lock);
-  transid = f->inode->transid;
-  in_place = f->inode->flags & BTRFS_INODE_NODATACOW;
-  mutex_unlock (&f->inode->lock);
+  mutex_lock (&inode->lock);
+  transid = inode->transid;
+  in_place = inode->flags & BTRFS_INODE_NODATACOW;
+  mutex_unlock (&inode->lock);
   r = transid > trans_committed_id (fs->trans)
-    ? logs_flush (fs->logs, f->inode) : trans_check (fs->trans);
+    ? logs_flush (fs->logs, inode) : trans_check (fs->trans);
   if (r < 0)
     return r;
   /* A commit that was past its flush does not cover what was overwritten. */
-  return in_place && fs_in_place_pending (fs)
-    ? pool_flush_devices (f->pool) : 0;
+  return in_place && fs_in_place_pending (fs) ? pool_flush_devices (p) : 0;
+}
+
+static int
+flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
+{
+  int r;
+
+  r = data_write_out (f->pool->fs->data, f->inode, offset, len);
+  r = note_failures (f, r);
+  return r < 0 ? r : flush_inode (f->pool, f->inode);
 }
 
 int
@@ -236,6 +242,25 @@ btrnbd_flush (struct btrnbd_file *f)
   if (f->pool->fs->read_only)
     return 0;
   return flush_range (f, 0, UINT64_MAX);
+}
+
+int
+btrnbd_fsync (struct btrnbd_pool *p, const char *path)
+{
+  struct inode *inode = NULL;
+  int r;
+
+  r = api_walk (p, path, &inode);
+  if (r < 0)
+    return r;
+  if (!p->fs->read_only) {
+    if (api_is_file (inode))
+      r = data_write_out (p->fs->data, inode, 0, UINT64_MAX);
+    if (r == 0)
+      r = flush_inode (p, inode);
+  }
+  inode_put (inode);
+  return r < 0 ? err_note (r, "%s", path) : 0;
 }
 
 /* --- reading --- */

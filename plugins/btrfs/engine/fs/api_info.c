@@ -170,7 +170,10 @@ btrnbd_pool_get_stats (struct btrnbd_pool *p, struct btrnbd_pool_stats *ret)
   struct block_cache_stats b;
   struct commit_stats c = { 0 };
   struct data_stats d;
+  struct logs_stats l = { 0 };
 
+  if (p->fs->logs != NULL)
+    logs_get_stats (p->fs->logs, &l);
   if (p->fs->commit != NULL)
     commit_get_stats (p->fs, &c);
   block_cache_get_stats (p->fs->cache, &b);
@@ -190,5 +193,9 @@ btrnbd_pool_get_stats (struct btrnbd_pool *p, struct btrnbd_pool_stats *ret)
     .data_read_bytes = d.read_bytes,
     .data_written_bytes = d.written_bytes,
     .data_nocow_bytes = d.nocow_bytes,
+    .log_flushes = l.flushes,
+    .log_syncs = l.syncs,
+    .log_commits = l.commits,
+    .log_blocks = l.blocks,
   };
 }

@@ -1,0 +1,732 @@
+"""Scripts of file operations with fsync, cut by a power failure.
+
+  fsync.py --drive DRIVE --dir DIR [OPTION...] SCENARIOS
+
+Directions: pk (default): the engine writes (tests/log/drive.c), Linux
+replays; the result must agree with a model.  kp: Linux writes; the engine
+replays one copy, Linux another; both must hold the same.
+
+A scenario is "= NAME [WORD...]", a section "base:" that Linux carries out
+and syncs, and a section "ops:".  Operations are apart by ";" or line ends:
+
+  create P | mkdir P | symlink TARGET P | link A B | unlink P
+  rename A B | exchange A B | chmod P MODE | setx P NAME VALUE | rmx P NAME
+  write P OFFSET LEN SEED | punch P OFFSET LEN | zero P OFFSET LEN
+  truncate P SIZE | writeout P | fsync P | sync | subvol P | rmsubvol P
+
+and in the base also: falloc P OFFSET LEN (keeps the size), nocow P (empty
+file), compress P, reflink A B.  "for N OP" repeats an operation with "%" in
+it standing for 0..N-1.  Words: "log" (pk: everything must be served by the
+log), "commit" (pk: something must have become a commit), "pk" or "kp" (only
+that direction), "no-holes" or "holes" (only with or without that feature).
+
+Results are lines of TAP without numbers; --random SEED COUNT makes scenarios
+up instead.
+"""
+import argparse
+import copy
+import ctypes
+import os
+import random
+import re
+import shutil
+import stat
+import subprocess
+import sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+FALLOC_KEEP_SIZE, FALLOC_PUNCH, FALLOC_ZERO = 1, 2, 16
+BLOCK = 512
+
+
+class Failure(Exception):
+    pass
+
+
+def pattern(at, length, seed):
+    """As drive.c writes it."""
+    out = bytearray()
+    first = at // BLOCK
+    for block in range(first, (at + length + BLOCK - 1) // BLOCK):
+        out += bytes([(seed * 37 + block * 11) % 251 + 1]) * BLOCK
+    return bytes(out[at - first * BLOCK:at - first * BLOCK + length])
+
+
+def run(*args, stdin=None):
+    p = subprocess.run(args, input=stdin, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True)
+    if p.returncode != 0:
+        raise Failure("%s: status %d: %s" % (" ".join(args), p.returncode,
+                                             p.stdout.strip()))
+    return p.stdout
+
+
+# --- the model ---
+
+class Inode:
+    def __init__(self, kind, mode, target=None):
+        self.kind, self.mode, self.target = kind, mode, target
+        self.data, self.xattrs, self.entries = b"", {}, {}
+
+    def state(self):
+        return (self.data, self.mode, tuple(sorted(self.xattrs.items())))
+
+
+class Model:
+    """What the operations make of the files, and what fsync promises."""
+
+    def __init__(self):
+        self.inodes = {1: Inode("d", 0o755)}
+        self.next = 2
+        self.events = []        # (path -> inode number, number -> Inode)
+        self.explicit = {}      # number -> event that synced it
+        self.moved = set()      # numbers with names not yet promised
+        self.promised = 0       # event that promised names last
+
+    def find(self, path):
+        n = 1
+        for part in path.split("/"):
+            n = self.inodes[n].entries[part] if part != "." else n
+        return n
+
+    def parent(self, path):
+        head, _, tail = path.rpartition("/")
+        return self.find(head) if head else 1, tail
+
+    def get(self, path):
+        return self.inodes[self.find(path)]
+
+    def add(self, path, inode):
+        d, name = self.parent(path)
+        n, self.next = self.next, self.next + 1
+        self.inodes[n] = inode
+        self.inodes[d].entries[name] = n
+        self.moved |= {d, n}
+        return n
+
+    def paths(self):
+        found = {}
+
+        def walk(n, prefix):
+            for name, child in self.inodes[n].entries.items():
+                found[prefix + name] = child
+                if self.inodes[child].kind == "d":
+                    walk(child, prefix + name + "/")
+        walk(1, "")
+        return found
+
+    def event(self, number):
+        """Something was synced: inode NUMBER, or everything (None)."""
+        paths = self.paths()
+        self.events.append((paths, copy.deepcopy(self.inodes)))
+        here = len(self.events) - 1
+        if number is None or number in self.moved:
+            self.moved.clear()
+            self.promised = here
+        for n in self.inodes if number is None else [number]:
+            self.explicit[n] = here
+
+    def op(self, words):
+        getattr(self, "op_" + words[0])(*words[1:])
+
+    def op_create(self, p):
+        self.add(p, Inode("f", 0o644))
+
+    def op_mkdir(self, p):
+        self.add(p, Inode("d", 0o755))
+
+    def op_subvol(self, p):
+        self.add(p, Inode("d", 0o755))
+        n = self.add(p + "/disk", Inode("f", 0o600))
+        self.inodes[n].data = bytes(1 << 20)
+
+    def op_rmsubvol(self, p):
+        self.op_unlink(p)
+
+    def op_symlink(self, target, p):
+        self.add(p, Inode("l", 0o777, target))
+
+    def op_link(self, a, b):
+        n = self.find(a)
+        d, name = self.parent(b)
+        self.inodes[d].entries[name] = n
+        self.moved |= {d, n}
+
+    def op_unlink(self, p):
+        d, name = self.parent(p)
+        self.moved |= {d, self.inodes[d].entries.pop(name)}
+
+    def op_rename(self, a, b):
+        (d, name), (e, other) = self.parent(a), self.parent(b)
+        n = self.inodes[d].entries.pop(name)
+        self.moved |= {d, e, n, self.inodes[e].entries.get(other, n)}
+        self.inodes[e].entries[other] = n
+
+    def op_exchange(self, a, b):
+        (d, name), (e, other) = self.parent(a), self.parent(b)
+        n, m = self.inodes[d].entries[name], self.inodes[e].entries[other]
+        self.inodes[d].entries[name], self.inodes[e].entries[other] = m, n
+        self.moved |= {d, e, n, m}
+
+    def op_chmod(self, p, mode):
+        self.get(p).mode = int(mode, 8)
+
+    def op_setx(self, p, name, value):
+        self.get(p).xattrs[name] = value
+
+    def op_rmx(self, p, name):
+        del self.get(p).xattrs[name]
+
+    def put(self, p, at, data):
+        inode = self.get(p)
+        old = inode.data.ljust(at, b"\0")
+        inode.data = old[:at] + data + old[at + len(data):]
+
+    def op_write(self, p, at, length, seed):
+        self.put(p, int(at), pattern(int(at), int(length), int(seed)))
+
+    def op_punch(self, p, at, length):
+        at, size = int(at), len(self.get(p).data)
+        if at < size:
+            self.put(p, at, bytes(min(int(length), size - at)))
+
+    op_zero = op_punch
+
+    def op_truncate(self, p, size):
+        inode, size = self.get(p), int(size)
+        inode.data = inode.data[:size].ljust(size, b"\0")
+
+    def op_reflink(self, a, b):
+        self.inodes[self.add(b, Inode("f", 0o644))].data = self.get(a).data
+
+    def op_falloc(self, p, at, length):
+        pass
+
+    def op_nocow(self, p):
+        pass
+
+    op_compress = op_writeout = op_nocow
+
+    def op_fsync(self, p):
+        self.event(self.find(p))
+
+    def op_sync(self):
+        self.event(None)
+
+
+# --- Linux ---
+
+def checked(r):
+    if r != 0:
+        e = ctypes.get_errno()
+        raise OSError(e, os.strerror(e))
+
+
+class Linux:
+    """The same operations on a mounted pool."""
+
+    def __init__(self, top):
+        self.top = top
+
+    def at(self, p):
+        return os.path.join(self.top, p)
+
+    def op(self, words):
+        getattr(self, "op_" + words[0])(*words[1:])
+
+    def fd_do(self, p, fn, flags=os.O_RDWR):
+        fd = os.open(self.at(p), flags, 0o644)
+        try:
+            fn(fd)
+        finally:
+            os.close(fd)
+
+    def fallocate(self, p, mode, at, length):
+        self.fd_do(p, lambda fd: checked(libc.fallocate(
+            fd, mode, ctypes.c_long(int(at)), ctypes.c_long(int(length)))))
+
+    def op_create(self, p):
+        self.fd_do(p, lambda fd: None, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def op_mkdir(self, p):
+        os.mkdir(self.at(p), 0o755)
+
+    def op_subvol(self, p):
+        run("btrfs", "-q", "subvolume", "create", self.at(p))
+        self.op_create(p + "/disk")
+        self.op_chmod(p + "/disk", "600")
+        self.op_truncate(p + "/disk", 1 << 20)
+
+    def op_rmsubvol(self, p):
+        run("btrfs", "-q", "subvolume", "delete", self.at(p))
+
+    def op_symlink(self, target, p):
+        os.symlink(target, self.at(p))
+
+    def op_link(self, a, b):
+        os.link(self.at(a), self.at(b))
+
+    def op_unlink(self, p):
+        if stat.S_ISDIR(os.lstat(self.at(p)).st_mode):
+            os.rmdir(self.at(p))
+        else:
+            os.unlink(self.at(p))
+
+    def op_rename(self, a, b):
+        os.rename(self.at(a), self.at(b))
+
+    def op_exchange(self, a, b):
+        checked(libc.renameat2(AT_FDCWD, self.at(a).encode(), AT_FDCWD,
+                               self.at(b).encode(), RENAME_EXCHANGE))
+
+    def op_chmod(self, p, mode):
+        os.chmod(self.at(p), int(mode, 8))
+
+    def op_setx(self, p, name, value):
+        os.setxattr(self.at(p), name, value.encode())
+
+    def op_rmx(self, p, name):
+        os.removexattr(self.at(p), name)
+
+    def op_write(self, p, at, length, seed):
+        data = pattern(int(at), int(length), int(seed))
+        self.fd_do(p, lambda fd: os.pwrite(fd, data, int(at)))
+
+    def op_punch(self, p, at, length):
+        self.fallocate(p, FALLOC_PUNCH | FALLOC_KEEP_SIZE, at, length)
+
+    def op_zero(self, p, at, length):
+        self.fallocate(p, FALLOC_ZERO | FALLOC_KEEP_SIZE, at, length)
+
+    def op_falloc(self, p, at, length):
+        self.fallocate(p, FALLOC_KEEP_SIZE, at, length)
+
+    def op_nocow(self, p):
+        run("chattr", "+C", self.at(p))
+
+    def op_compress(self, p):
+        run("chattr", "+c", self.at(p))
+
+    def op_reflink(self, a, b):
+        run("cp", "--reflink=always", self.at(a), self.at(b))
+
+    def op_truncate(self, p, size):
+        os.truncate(self.at(p), int(size))
+
+    def op_writeout(self, p):
+        self.fd_do(p, lambda fd: checked(libc.sync_file_range(
+            fd, ctypes.c_long(0), ctypes.c_long(0), 7)))
+
+    def op_fsync(self, p):
+        self.fd_do(p, os.fsync, os.O_RDONLY)
+
+    def op_sync(self):
+        self.fd_do(".", lambda fd: checked(libc.syncfs(fd)), os.O_RDONLY)
+
+
+class Mount:
+    def __init__(self, image, top, options=""):
+        self.image, self.top = image, top
+        self.options = "loop" + ("," + options if options else "")
+
+    def __enter__(self):
+        os.makedirs(self.top, exist_ok=True)
+        self.mark = len(subprocess.run(["dmesg"], stdout=subprocess.PIPE)
+                        .stdout.splitlines())
+        run("mount", "-t", "btrfs", "-o", self.options, self.image, self.top)
+        self.dev = run("findmnt", "-no", "SOURCE", self.top).strip()[5:]
+        return Linux(self.top)
+
+    def __exit__(self, kind, value, trace):
+        run("umount", self.top)
+        lines = subprocess.run(["dmesg"], stdout=subprocess.PIPE,
+                               text=True).stdout.splitlines()
+        bad = [line for line in lines[self.mark:] if re.search(
+            r"BTRFS (error|critical|warning)", line) and self.dev in line]
+        if bad and kind is None:
+            raise Failure("the kernel says: " + bad[0])
+
+
+def look(top):
+    """path -> (kind, mode, content, xattrs, inode, links)"""
+    found = {}
+    for here, dirs, files in os.walk(top):
+        for name in dirs + files:
+            p = os.path.join(here, name)
+            st = os.lstat(p)
+            kind, content, xattrs = "d", b"", ()
+            if stat.S_ISLNK(st.st_mode):
+                kind, content = "l", os.readlink(p).encode()
+            elif stat.S_ISREG(st.st_mode):
+                kind = "f"
+                with open(p, "rb") as f:
+                    content = f.read()
+            if kind != "l":
+                xattrs = tuple(sorted(
+                    (x, os.getxattr(p, x).decode("latin-1"))
+                    for x in os.listxattr(p) if x.startswith("user.")))
+            found[os.path.relpath(p, top)] = (
+                kind, stat.S_IMODE(st.st_mode), content, xattrs,
+                (st.st_dev, st.st_ino), st.st_nlink)
+    return found
+
+
+# --- judging ---
+
+def names_differ(got, paths, inodes):
+    """None when GOT has just the names of PATHS, links included."""
+    for p in sorted(set(got) | set(paths)):
+        if p not in got:
+            return p + " is missing"
+        if p not in paths:
+            return p + " should not be there"
+        if got[p][0] != inodes[paths[p]].kind:
+            return p + " is of kind " + got[p][0]
+    there, back = {}, {}
+    for p, n in paths.items():
+        if there.setdefault(n, got[p][4]) != got[p][4]:
+            return p + " is another file than its other name"
+        if back.setdefault(got[p][4], n) != n:
+            return p + " is the same file as another name"
+        if inodes[n].kind == "l" and got[p][2].decode() != inodes[n].target:
+            return p + " leads elsewhere"
+    return None
+
+
+def mixture(content, versions):
+    """Is every block of CONTENT that of some version, or zero?"""
+    if len(content) not in [len(v) for v in versions]:
+        return False
+    for at in range(0, len(content), BLOCK):
+        block = content[at:at + BLOCK]
+        if block.strip(b"\0") and block not in [
+                v[at:at + len(block)] for v in versions]:
+            return False
+    return True
+
+
+def file_differs(model, n, got):
+    """None when what was found is what inode N may be after the cut."""
+    kind, mode, content, xattrs = got[:4]
+    first = model.explicit.get(n)
+    states = [e[1][n].state() for e in model.events[first or 0:]
+              if n in e[1]]
+    last = model.inodes[n].state()
+    if first is not None and all(s == last for s in states):
+        good = [last]
+    else:
+        good = states + [last]
+    if xattrs not in [s[2] for s in good]:
+        return "attributes are %r, not %r" % (xattrs, good[0][2])
+    if mode not in [s[1] for s in good]:
+        return "mode is %o" % mode
+    versions = [s[0] for s in good]
+    if kind != "f" or content in versions:
+        return None
+    if first is None and content == b"":
+        return None
+    if versions[-1] != versions[0] or first is None:
+        if mixture(content, versions):
+            return None
+    for v in versions[:1]:
+        if len(v) != len(content):
+            return "size is %d, not %d" % (len(content), len(v))
+        at = next(i for i in range(len(v)) if v[i] != content[i])
+        return "differs at %d: %d, not %d" % (at, content[at], v[at])
+    return "contents"
+
+
+def judge(model, got):
+    why = None
+    for paths, inodes in reversed(model.events[model.promised:]):
+        differs = names_differ(got, paths, inodes)
+        if differs is not None:
+            why = why or differs
+            continue
+        for p, n in sorted(paths.items()):
+            differs = file_differs(model, n, got[p])
+            if differs is not None:
+                raise Failure("%s: %s" % (p, differs))
+        return
+    raise Failure(why)
+
+
+def check(image):
+    out = run("btrfs", "check", "--readonly", image)
+    if "no error found" not in out:
+        raise Failure("btrfs check: " + out)
+
+
+def remove_all(top):
+    """Nothing may be left that cannot be removed."""
+    for name in os.listdir(top):
+        p = os.path.join(top, name)
+        if os.path.isdir(p) and not os.path.islink(p):
+            shutil.rmtree(p)
+        else:
+            os.unlink(p)
+
+
+# --- scenarios ---
+
+class Scenario:
+    def __init__(self, name, words):
+        self.name, self.words = name, words
+        self.base, self.ops = [], []
+
+
+def expand(text):
+    for part in text.split(";"):
+        words = part.split()
+        if words[:1] == ["for"]:
+            for i in range(int(words[1])):
+                yield [w.replace("%", str(i)) for w in words[2:]]
+        elif words:
+            yield words
+
+
+def parse(path):
+    scenarios, section = [], None
+    with open(path) as f:
+        for line in f:
+            line = line.split("#")[0].strip()
+            if line.startswith("="):
+                words = line[1:].split()
+                scenarios.append(Scenario(words[0], words[1:]))
+            elif line in ("base:", "ops:"):
+                section = line
+            elif line:
+                s = scenarios[-1]
+                (s.base if section == "base:" else s.ops).extend(expand(line))
+    return scenarios
+
+
+class Bench:
+    """Where scenarios are carried out."""
+
+    def __init__(self, args):
+        self.args = args
+        self.image = os.path.join(args.dir, "image")
+        self.copy = os.path.join(args.dir, "copy")
+        self.top = os.path.join(args.dir, "top")
+
+    def make(self, nodesize, no_holes):
+        for p in (self.image, self.copy):
+            if os.path.exists(p):
+                os.unlink(p)
+        with open(self.image, "wb") as f:
+            f.truncate(512 << 20)
+        run("mkfs.btrfs", "-q", "-n", str(nodesize), "-O",
+            "no-holes" if no_holes else "^no-holes", self.image)
+
+    def base(self, s, model, linux):
+        for words in s.base:
+            model.op(words)
+            linux.op(words)
+        model.op(["sync"])
+        linux.op_sync()
+
+    def drive(self, image, ops):
+        out = run(self.args.drive, image,
+                  stdin="".join(" ".join(w) + "\n" for w in ops))
+        words = out.split()
+        return dict(zip(words[0::2], map(int, words[1::2])))
+
+    def has_log(self, image):
+        out = run("btrfs", "inspect-internal", "dump-super", image)
+        return re.search(r"^log_root\s+0$", out, re.M) is None
+
+    def pk(self, s):
+        model = Model()
+        with Mount(self.image, self.top) as linux:
+            self.base(s, model, linux)
+        stats = self.drive(self.image, s.ops)
+        for words in s.ops:
+            model.op(words)
+        if "log" in s.words and (stats["became-commits"] or
+                                 not self.has_log(self.image)):
+            raise Failure("not served by the log: %r" % stats)
+        if "commit" in s.words and not stats["became-commits"]:
+            raise Failure("served by the log: %r" % stats)
+        if self.args.keep:
+            shutil.copy(self.image, os.path.join(self.args.dir, "kept"))
+        with Mount(self.image, self.top) as linux:
+            judge(model, look(self.top))
+        check(self.image)
+        with Mount(self.image, self.top) as linux:
+            remove_all(self.top)
+        check(self.image)
+
+    def kp(self, s):
+        model = Model()
+        with Mount(self.image, self.top, "commit=3000") as linux:
+            self.base(s, model, linux)
+            for words in s.ops:
+                linux.op(words)
+            run("cp", "--sparse=always", self.image, self.copy)
+        os.rename(self.copy, self.image)
+        run("cp", "--sparse=always", self.image, self.copy)
+        if self.args.keep:
+            shutil.copy(self.image, os.path.join(self.args.dir, "kept"))
+        with Mount(self.copy, self.top):
+            want = look(self.top)
+        self.drive(self.image, [])
+        check(self.image)
+        with Mount(self.image, self.top):
+            got = look(self.top)
+            for p in sorted(set(got) | set(want)):
+                if p not in got:
+                    raise Failure(p + " is missing")
+                if p not in want:
+                    raise Failure(p + " should not be there")
+                for i, what in enumerate(("kind", "mode", "contents",
+                                          "attributes")):
+                    if got[p][i] != want[p][i]:
+                        raise Failure("%s: %s" % (p, what))
+                if got[p][4][1] != want[p][4][1] or got[p][5] != want[p][5]:
+                    raise Failure("%s: inode or links" % p)
+            remove_all(self.top)
+        check(self.image)
+
+
+# --- random scenarios ---
+
+def invent(seed, length):
+    """Operations that are possible, from a seed."""
+    rnd = random.Random(seed)
+    model = Model()
+    s = Scenario("random-%d" % seed, [])
+    count = 0
+
+    def pick(kind, ok=lambda p: True):
+        v = [p for p, n in sorted(model.paths().items())
+             if model.inodes[n].kind in kind and ok(p)]
+        return rnd.choice(v) if v else None
+
+    def new_name():
+        d = pick("d") if rnd.random() < 0.6 else None
+        name = rnd.choice("abcdefghijklmnop")
+        return d + "/" + name if d else name
+
+    def possible(words):
+        kind = words[0]
+        paths = model.paths()
+        if kind in ("create", "mkdir"):
+            return words[1] not in paths
+        if kind in ("symlink", "link"):
+            return words[2] not in paths
+        if kind == "unlink":
+            return not model.get(words[1]).entries
+        if kind in ("rename", "exchange"):
+            a, b = words[1], words[2]
+            if a == b or b.startswith(a + "/") or a.startswith(b + "/"):
+                return False
+            if b not in paths:
+                return kind == "rename"
+            if paths[a] == paths[b]:
+                return False
+            x, y = model.get(a), model.get(b)
+            return kind == "exchange" or (
+                (x.kind == "d") == (y.kind == "d") and not y.entries)
+        return True
+
+    def one():
+        nonlocal count
+        count += 1
+        f, any_, d = pick("f"), pick("fdl"), pick("d")
+        c = rnd.randrange(100)
+        if c < 18:
+            return ["create", new_name()]
+        if c < 26:
+            return ["mkdir", new_name()]
+        if c < 29:
+            return ["symlink", "to%d" % count, new_name()]
+        if c < 36:
+            return f and ["link", f, new_name()]
+        if c < 48:
+            return any_ and ["unlink", any_]
+        if c < 66:
+            return any_ and ["rename", any_, rnd.choice(
+                [new_name(), pick("fdl")])]
+        if c < 71:
+            return any_ and ["exchange", any_, pick("fdl")]
+        if c < 75:
+            return (f or d) and ["setx", f or d, "user.%d" % rnd.randrange(3),
+                                 "v%d" % count]
+        if c < 77:
+            return f and ["chmod", f, rnd.choice(["600", "640", "700"])]
+        if c < 92:
+            return f and ["write", f, str(rnd.randrange(40) * 1024),
+                          str(rnd.randrange(1, 40) * 512), str(count)]
+        if c < 95:
+            return f and ["truncate", f, str(rnd.randrange(50000))]
+        if c < 97:
+            return f and len(model.get(f).data) > 20000 and \
+                ["punch", f, "4096", "8192"]
+        return f and ["writeout", f]
+
+    def some(n, ops):
+        while n > 0:
+            words = one()
+            if not words or not possible(words):
+                continue
+            model.op(words)
+            ops.append(words)
+            n -= 1
+
+    some(rnd.randrange(5, 25), s.base)
+    model.op(["sync"])
+    for _ in range(rnd.randrange(1, 7)):
+        some(rnd.randrange(1, length), s.ops)
+        p = pick("f" if rnd.random() < 0.5 else "fd")
+        if p:
+            model.op(["fsync", p])
+            s.ops.append(["fsync", p])
+    if rnd.random() < 0.3:
+        some(rnd.randrange(1, length), s.ops)
+    return s
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--drive", required=True)
+    a.add_argument("--dir", required=True)
+    a.add_argument("--direction", choices=("pk", "kp"), default="pk")
+    a.add_argument("--nodesize", type=int, default=16384)
+    a.add_argument("--holes", action="store_true",
+                   help="without the feature no-holes")
+    a.add_argument("--only", default="", help="names that match")
+    a.add_argument("--random", nargs=2, type=int, metavar=("SEED", "COUNT"))
+    a.add_argument("--length", type=int, default=8)
+    a.add_argument("--keep", action="store_true",
+                   help="keep the image as it was at the cut")
+    a.add_argument("--print", action="store_true")
+    a.add_argument("scenarios", nargs="?")
+    args = a.parse_args()
+    if args.random:
+        scenarios = [invent(args.random[0] + i, args.length)
+                     for i in range(args.random[1])]
+    else:
+        scenarios = parse(args.scenarios)
+    other = {"pk": "kp", "kp": "pk"}[args.direction]
+    bench = Bench(args)
+    for s in scenarios:
+        if not re.search(args.only, s.name) or other in s.words or \
+                ("no-holes" if args.holes else "holes") in s.words:
+            continue
+        try:
+            bench.make(args.nodesize, not args.holes)
+            getattr(bench, args.direction)(s)
+            print("ok - " + s.name)
+        except (Failure, OSError, subprocess.SubprocessError) as e:
+            print("not ok - " + s.name)
+            print("# " + str(e).replace("\n", "\n# "))
+            if args.random or args.print:
+                for what, ops in (("base", s.base), ("ops", s.ops)):
+                    print("# %s: %s" % (what, "; ".join(map(" ".join, ops))))
+        sys.stdout.flush()
+
+
+main()
