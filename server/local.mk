@@ -2,22 +2,39 @@
 bin_PROGRAMS += btrnbdd
 btrnbdd_SOURCES = \
 	include/btrnbd/plugin-ext.h \
+	server/daemon/access.c \
+	server/daemon/access.h \
+	server/daemon/config.c \
 	server/daemon/conn.c \
 	server/daemon/conn.h \
 	server/daemon/conn_hs.c \
 	server/daemon/conn_tx.c \
+	server/daemon/exports.c \
+	server/daemon/exports.h \
+	server/daemon/fail.c \
+	server/daemon/fail.h \
+	server/daemon/ini.c \
+	server/daemon/ini.h \
 	server/daemon/job.c \
 	server/daemon/listen.c \
 	server/daemon/loop.c \
 	server/daemon/main.c \
+	server/daemon/notify.c \
+	server/daemon/notify.h \
 	server/daemon/options.c \
 	server/daemon/options.h \
 	server/daemon/out.c \
 	server/daemon/out.h \
 	server/daemon/pool.c \
 	server/daemon/pool.h \
+	server/daemon/reload.c \
+	server/daemon/reload.h \
+	server/daemon/rules.c \
 	server/daemon/server.c \
 	server/daemon/server.h \
+	server/daemon/settings.c \
+	server/daemon/throttle.c \
+	server/daemon/throttle.h \
 	server/daemon/tls.c \
 	server/daemon/tls.h \
 	server/host/context.c \

@@ -42,6 +42,13 @@ struct btrnbd_plugin_ext {
    * malloc'd message.  -32601 (method not found) when unknown.
    */
   int (*control) (const char *method, const char *params, char **ret_result);
+
+  /* Rules about exports need one name for each: write to BUF the name under
+   * which the plugin lists what a client means by NAME.  May block.  For a
+   * name that means nothing, anything that .open refuses.  -1 after
+   * nbdkit_error.
+   */
+  int (*export_name) (const char *name, char *buf, size_t size);
 };
 
 typedef const struct btrnbd_plugin_ext *(*btrnbd_plugin_ext_init_fn) (void);

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/access.h"
 #include "daemon/conn.h"
 #include "daemon/tls.h"
 #include "host/log.h"
@@ -24,6 +25,7 @@
 static void on_readable (struct ev_loop *, ev_io *, int);
 static void on_writable (struct ev_loop *, ev_io *, int);
 static void on_timer (struct ev_loop *, ev_timer *, int);
+static void on_stall_over (struct ev_loop *, ev_timer *, int);
 
 /* --- making --- */
 
@@ -95,13 +97,14 @@ conn_new (struct server *s, int fd)
   c->id = ++s->next_conn_id;
   c->state = CONN_HANDSHAKE;
   out_init (&c->out);
-  handshake_init (&c->hs, s->tls_policy);
+  handshake_init (&c->hs, s->tls_policy); /* in the main thread */
   host_context_init (&c->context);
   read_peer (&c->context.peer, fd);
   ev_io_init (&c->rd, on_readable, fd, EV_READ);
   ev_io_init (&c->wr, on_writable, fd, EV_WRITE);
   ev_timer_init (&c->timer, on_timer, 0, 0);
-  c->rd.data = c->wr.data = c->timer.data = c;
+  ev_timer_init (&c->stall, on_stall_over, 0, 0);
+  c->rd.data = c->wr.data = c->timer.data = c->stall.data = c;
   s->connections++;
   return c;
 }
@@ -156,6 +159,7 @@ stop_watchers (struct conn *c)
   ev_io_stop (c->loop->ev, &c->rd);
   ev_io_stop (c->loop->ev, &c->wr);
   ev_timer_stop (c->loop->ev, &c->timer);
+  ev_timer_stop (c->loop->ev, &c->stall);
   c->reading = c->writing = false;
 }
 
@@ -167,6 +171,7 @@ conn_free (struct conn *c)
   assert (!c->advance_queued);
   TAILQ_REMOVE (&c->loop->conns, c, link);
   pool_group_put (s->pool, c->group);
+  exports_leave (&s->exports, c->export);
   buf_done (&c->in);
   out_done (&c->out);
   handshake_done (&c->hs);
@@ -404,19 +409,70 @@ static void
 on_timer (struct ev_loop *ev, ev_timer *w, int revents)
 {
   struct conn *c = w->data;
-  const double idle = c->server->limits.idle_seconds;
+  const unsigned idle = c->server->limits.idle_seconds;
   const ev_tstamp left = c->last_activity + idle - ev_now (ev);
 
   (void) revents;
   if (c->state < CONN_TRANSMIT)
     conn_kill (c, "the handshake took too long");
-  else if (c->state == CONN_TRANSMIT && (left > 0 || c->jobs > 0)) {
+  else if (idle == 0)
+    return; /* no longer wanted */
+  else if (c->state == CONN_TRANSMIT &&
+           (left > 0 || c->jobs > 0 || c->stalled)) {
     ev_timer_set (w, left > 0 ? left : idle, 0);
     ev_timer_start (ev, w);
     return;
   }
   else
     conn_end (c, "idle for too long");
+  conn_advance (c);
+}
+
+/* --- rates and reloads --- */
+
+static void
+on_stall_over (struct ev_loop *ev, ev_timer *w, int revents)
+{
+  struct conn *c = w->data;
+
+  (void) ev;
+  (void) revents;
+  c->stalled = false;
+  c->admitted = true;
+  conn_requests (c);
+  conn_advance (c);
+}
+
+void
+conn_unstall (struct conn *c)
+{
+  if (!c->stalled)
+    return;
+  ev_timer_stop (c->loop->ev, &c->stall);
+  c->stalled = false;
+  conn_requests (c);
+}
+
+void
+conn_reload (struct conn *c)
+{
+  const unsigned idle = c->server->limits.idle_seconds;
+  struct rules *rules;
+
+  if (c->state != CONN_TRANSMIT)
+    return;
+  rules = exports_rules (&c->server->exports);
+  if (!access_allows (rules_find (rules, c->handle->name).allow,
+                      &c->context))
+    conn_end (c, "access was withdrawn");
+  else {
+    conn_unstall (c);
+    if (idle > 0 && !ev_is_active (&c->timer)) {
+      ev_timer_set (&c->timer, idle, 0);
+      ev_timer_start (c->loop->ev, &c->timer);
+    }
+  }
+  rules_unref (rules);
   conn_advance (c);
 }
 
@@ -443,6 +499,7 @@ conn_job_free (struct job *j)
 
   c->bytes -= j->charged;
   c->server->bytes -= j->charged;
+  exports_leave (&c->server->exports, j->export);
   free (j->data);
   free (j->text);
   host_extents_done (&j->extents);

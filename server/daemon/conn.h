@@ -29,6 +29,7 @@ struct job {
   STAILQ_ENTRY (job) link;     /* in loop.finished */
   struct conn *conn;
   enum job_kind kind;
+  bool final;                  /* JOB_OPEN: for transmission */
 
   /* JOB_REQUEST; read and write: `data` holds `head` spare bytes, then the
    * payload.
@@ -39,6 +40,8 @@ struct job {
   struct nbdkit_extents extents;
 
   /* Results. */
+  struct export *export;       /* JOB_OPEN for transmission: entered */
+  bool hidden;                 /* TEXT is not for the client to know */
   int error;                   /* errno, 0: success */
   char *text;                  /* malloc'd reason, or NULL */
   struct nbdkit_exports exports;
@@ -68,6 +71,11 @@ struct conn {
   struct tls_session *tls;     /* NULL: clear text */
   struct handle *handle;
 
+  struct export *export;       /* entered; NULL: none */
+  ev_timer stall;              /* until the export's rates allow more */
+  bool stalled;
+  bool admitted;               /* the next request has been booked */
+
   struct pool_group *group;
   struct pool_lane lane;
   bool advance_queued;         /* in loop.to_advance */
@@ -91,6 +99,10 @@ extern void conn_kill (struct conn *, const char *why); /* at once */
 extern void conn_flush (struct conn *);
 /* Act on what changed: send, read on, end.  May free the connection. */
 extern void conn_advance (struct conn *);
+/* What waits for the export's rates need not wait, or books anew. */
+extern void conn_unstall (struct conn *);
+/* Rules and limits have changed.  May free the connection. */
+extern void conn_reload (struct conn *);
 extern void conn_job_finished (struct conn *, struct job *);
 extern const char *conn_peer (const struct conn *, char *buf, size_t size);
 extern struct job *conn_job_new (struct conn *, enum job_kind);

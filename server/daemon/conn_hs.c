@@ -58,8 +58,10 @@ ask (struct conn *c, enum job_kind kind)
     conn_kill (c, "out of memory");
     return;
   }
-  if (kind == JOB_OPEN)
+  if (kind == JOB_OPEN) {
     c->context.export_name = c->hs.name;
+    j->final = c->hs.final;
+  }
   c->state = CONN_ASKING;
   conn_submit (c, j);
 }
@@ -70,11 +72,15 @@ ask (struct conn *c, enum job_kind kind)
 static void
 start_tls (struct conn *c)
 {
+  struct server *s = c->server;
+
   if (buf_len (&c->in) > 0) {
     conn_kill (c, "bytes before the TLS handshake");
     return;
   }
-  c->tls = tls_session_new (c->server->tls, c->fd);
+  pthread_mutex_lock (&s->tls_lock);
+  c->tls = tls_session_new (s->tls, c->fd);
+  pthread_mutex_unlock (&s->tls_lock);
   if (c->tls == NULL) {
     conn_kill (c, "cannot start TLS");
     return;
@@ -85,6 +91,8 @@ start_tls (struct conn *c)
 static void
 continue_tls (struct conn *c)
 {
+  struct tls_identity id;
+
   /* The acknowledgement of STARTTLS still goes in clear. */
   conn_flush (c);
   if (c->state != CONN_TLS || c->out.bytes > 0)
@@ -96,6 +104,10 @@ continue_tls (struct conn *c)
     conn_kill (c, tls_session_error (c->tls));
     return;
   case TLS_READY:
+    tls_session_identity (c->tls, &id);
+    c->context.tls_dn = id.dn;
+    c->context.tls_cn = id.cn;
+    c->context.tls_psk_user = id.psk_user;
     c->context.tls = true;
     c->state = CONN_HANDSHAKE;
     handshake_event (c, handshake_tls_done (&c->hs));
@@ -167,7 +179,8 @@ answer_list (struct conn *c, struct job *j)
 static enum handshake_event
 answer_open (struct conn *c, struct job *j)
 {
-  struct handshake_export e = { .ok = false, .error = j->text };
+  struct handshake_export e = { .ok = false,
+    .error = j->hidden ? "there is no such export for you" : j->text };
   enum handshake_event ev;
   char peer[CONN_PEER_MAX];
 
@@ -180,6 +193,8 @@ answer_open (struct conn *c, struct job *j)
   ev = handshake_export (&c->hs, &e);
   if (ev == HS_DONE) {
     c->handle = j->handle;
+    c->export = j->export;
+    j->export = NULL;
     c->context.export_name = c->handle->name;
     j->handle = NULL;
   }

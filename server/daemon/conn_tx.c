@@ -27,6 +27,8 @@ conn_at_limit (const struct conn *c)
 
   if (c->filling)
     return false; /* its bytes are counted already */
+  if (c->stalled)
+    return true;
   if (c->jobs >= l->conn_requests || mine >= l->conn_bytes)
     return true;
   /* Over all connections: whoever holds nothing may go on. */
@@ -270,6 +272,41 @@ refuse (struct conn *c, const struct nbd_request *r, uint32_t error,
   reply_error (c, r, error, why);
 }
 
+static bool
+is_change (const struct nbd_request *r)
+{
+  return r->type == NBD_CMD_WRITE || r->type == NBD_CMD_TRIM ||
+    r->type == NBD_CMD_WRITE_ZEROES;
+}
+
+/* The export's rates.  False: the request waits where it is, and reading
+ * with it; on_stall_over goes on.
+ */
+static bool
+admit (struct conn *c, const struct nbd_request *r)
+{
+  const char *why;
+  uint64_t bytes = 0;
+  double wait;
+
+  if (c->admitted || !c->export->throttle.limited || c->loop->draining ||
+      r->type == NBD_CMD_DISC) {
+    c->admitted = false;
+    return true;
+  }
+  /* A request that is refused moves nothing. */
+  if ((r->type == NBD_CMD_READ || r->type == NBD_CMD_WRITE) &&
+      nbd_request_check (&c->dialect, r, &why) == 0)
+    bytes = r->length;
+  wait = throttle_book (&c->export->throttle, bytes);
+  if (wait <= 0)
+    return true;
+  c->stalled = true;
+  ev_timer_set (&c->stall, wait, 0);
+  ev_timer_start (c->loop->ev, &c->stall);
+  return false;
+}
+
 static void
 handle_request (struct conn *c, const struct nbd_request *r)
 {
@@ -282,6 +319,10 @@ handle_request (struct conn *c, const struct nbd_request *r)
     return;
   }
   error = nbd_request_check (&c->dialect, r, &why);
+  if (error == 0 && c->export->read_only && is_change (r)) {
+    error = NBD_EPERM;
+    why = "the export is read-only now";
+  }
   if (error)
     refuse (c, r, error, why);
   else if (r->type == NBD_CMD_WRITE)
@@ -321,6 +362,8 @@ conn_requests (struct conn *c)
       conn_kill (c, "bad request magic");
       return;
     }
+    if (!admit (c, &r))
+      return;
     buf_consume (&c->in, head);
     handle_request (c, &r);
   }

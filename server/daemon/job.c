@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/access.h"
 #include "daemon/conn.h"
+#include "daemon/fail.h"
 
 static int
 run_request (struct job *j, struct host_call *call)
@@ -38,6 +40,71 @@ run_request (struct job *j, struct host_call *call)
   }
 }
 
+/* Exports that the client may not open do not exist for it. */
+static int
+run_list (struct job *j)
+{
+  struct server *s = j->conn->server;
+  struct nbdkit_exports *x = &j->exports;
+  struct rules *rules;
+  size_t i, kept = 0;
+
+  if (plugin_list (&s->plugin, &j->conn->context, x) == -1)
+    return EPERM;
+  rules = exports_rules (&s->exports);
+  for (i = 0; i < x->count; ++i)
+    if (access_allows (rules_find (rules, x->v[i].name).allow,
+                       &j->conn->context))
+      x->v[kept++] = x->v[i];
+    else
+      host_export_done (&x->v[i]);
+  x->count = kept;
+  rules_unref (rules);
+  return 0;
+}
+
+static int
+open_allowed (struct job *j, const struct rules *rules)
+{
+  struct server *s = j->conn->server;
+  struct host_context *context = &j->conn->context;
+  struct export_settings set;
+  char *name;
+
+  if (handle_name (&s->plugin, context, &name, &j->text) == -1)
+    return ENOENT;
+  set = rules_find (rules, name);
+  if (!access_allows (set.allow, context)) {
+    fail (&j->text, "its rules do not allow it");
+    free (name);
+    return EACCES;
+  }
+  if (j->final) {
+    j->export = exports_enter (&s->exports, name, &j->text);
+    if (j->export == NULL) {
+      free (name);
+      return EBUSY;
+    }
+  }
+  return handle_open (&s->plugin, context, name, set.read_only, &j->handle,
+                      &j->text) == -1 ? ENOENT : 0;
+}
+
+/* A client that some export is hidden from cannot tell it from one that is
+ * not there.
+ */
+static int
+run_open (struct job *j)
+{
+  struct rules *rules = exports_rules (&j->conn->server->exports);
+  const int err = open_allowed (j, rules);
+
+  j->hidden = (err == ENOENT || err == EACCES) &&
+    !rules_hide_nothing (rules, &j->conn->context);
+  rules_unref (rules);
+  return err;
+}
+
 void
 job_run (struct pool_job *pj)
 {
@@ -47,12 +114,10 @@ job_run (struct pool_job *pj)
 
   switch (j->kind) {
   case JOB_LIST:
-    j->error = plugin_list (&c->server->plugin, &c->context, &j->exports)
-      == -1 ? EPERM : 0;
+    j->error = run_list (j);
     break;
   case JOB_OPEN:
-    j->error = handle_open (&c->server->plugin, &c->context, &j->handle,
-                            &j->text) == -1 ? ENOENT : 0;
+    j->error = run_open (j);
     break;
   case JOB_CLOSE:
     handle_close (j->handle, &c->context);

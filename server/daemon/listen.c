@@ -1,6 +1,7 @@
 /* daemon: listening sockets. */
 #include <config.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
@@ -14,32 +15,45 @@
 #include <unistd.h>
 
 #include "daemon/conn.h"
+#include "daemon/fail.h"
 #include "host/log.h"
 
 #define BACKLOG 128
 #define ACCEPT_BATCH 64
 #define ACCEPT_RETRY_SECONDS 1.0
 #define LISTEN_FDS_FIRST 3     /* sd_listen_fds(3) */
+#define PASSED "passed socket" /* what their specs begin with */
+
+static void
+listener_free (struct listener *l)
+{
+  if (l->fd != -1)
+    close (l->fd);
+  if (l->unlink_path)
+    unlink (l->unlink_path);
+  free (l->unlink_path);
+  free (l->spec);
+  free (l);
+}
 
 static int
-listener_register (struct server *s, int fd, const char *name,
-                   const char *unlink_path)
+listener_register (struct server *s, int fd, const char *spec,
+                   const char *unlink_path, char **ret_error)
 {
   struct listener *l = calloc (1, sizeof *l);
 
-  if (l) {
-    l->server = s;
-    l->fd = fd;
-    l->name = strdup (name);
-    l->unlink_path = unlink_path ? strdup (unlink_path) : NULL;
-  }
-  if (l == NULL || l->name == NULL || (unlink_path && !l->unlink_path)) {
-    host_log (HOST_LOG_ERROR, "out of memory");
+  if (l == NULL) {
     close (fd);
-    if (l)
-      free (l->name);
-    free (l);
-    return -1;
+    return fail (ret_error, "out of memory");
+  }
+  l->server = s;
+  l->fd = fd;
+  l->passed = strncmp (spec, PASSED, strlen (PASSED)) == 0;
+  l->spec = strdup (spec);
+  l->unlink_path = unlink_path ? strdup (unlink_path) : NULL;
+  if (l->spec == NULL || (unlink_path && !l->unlink_path)) {
+    listener_free (l);
+    return fail (ret_error, "out of memory");
   }
   SLIST_INSERT_HEAD (&s->listeners, l, link);
   return 0;
@@ -47,26 +61,24 @@ listener_register (struct server *s, int fd, const char *name,
 
 static int
 listen_on (struct server *s, const struct sockaddr *addr, socklen_t len,
-           const char *name, const char *unlink_path)
+           const char *spec, const char *unlink_path, char **ret_error)
 {
   const int fd = socket (addr->sa_family,
                          SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int one = 1;
+  int one = 1, err;
 
-  if (fd == -1) {
-    host_log (HOST_LOG_ERROR, "%s: socket: %s", name, strerror (errno));
-    return -1;
-  }
+  if (fd == -1)
+    return fail (ret_error, "%s: socket: %s", spec, strerror (errno));
   if (addr->sa_family == AF_INET || addr->sa_family == AF_INET6)
     setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (addr->sa_family == AF_INET6)
     setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
   if (bind (fd, addr, len) == -1 || listen (fd, BACKLOG) == -1) {
-    host_log (HOST_LOG_ERROR, "%s: %s", name, strerror (errno));
+    err = errno;
     close (fd);
-    return -1;
+    return fail (ret_error, "%s: %s", spec, strerror (err));
   }
-  return listener_register (s, fd, name, unlink_path);
+  return listener_register (s, fd, spec, unlink_path, ret_error);
 }
 
 /* A socket file that nobody listens on is left over from a crash. */
@@ -88,133 +100,221 @@ remove_stale (const struct sockaddr_un *un)
 }
 
 static int
-listen_unix (struct server *s, const char *path)
+listen_unix (struct server *s, const char *spec, const char *path,
+             char **ret_error)
 {
   struct sockaddr_un un = { .sun_family = AF_UNIX };
 
-  if (*path == '\0' || strlen (path) >= sizeof un.sun_path) {
-    host_log (HOST_LOG_ERROR, "unix:%s: the path must have 1 to %zu bytes",
-              path, sizeof un.sun_path - 1);
-    return -1;
-  }
+  if (*path == '\0' || strlen (path) >= sizeof un.sun_path)
+    return fail (ret_error, "%s: the path must have 1 to %zu bytes", spec,
+                 sizeof un.sun_path - 1);
   strcpy (un.sun_path, path);
   remove_stale (&un);
-  return listen_on (s, (struct sockaddr *) &un, sizeof un, path, path);
+  return listen_on (s, (struct sockaddr *) &un, sizeof un, spec, path,
+                    ret_error);
 }
 
+/* "PORT", ":PORT", "*:PORT" or "CID:PORT". */
 static int
-listen_vsock (struct server *s, const char *spec)
+listen_vsock (struct server *s, const char *spec, const char *where,
+              char **ret_error)
 {
   struct sockaddr_vm vm = { .svm_family = AF_VSOCK };
-  const char *colon = strchr (spec, ':');
-  char cid[16];
-  uint32_t n;
+  const char *colon = strchr (where, ':');
+  const char *port = colon ? colon + 1 : where;
+  unsigned long cid = VMADDR_CID_ANY, n;
+  char *end;
 
-  vm.svm_cid = VMADDR_CID_ANY;
-  if (colon) {
-    if ((size_t) (colon - spec) >= sizeof cid)
-      return -1;
-    memcpy (cid, spec, colon - spec);
-    cid[colon - spec] = '\0';
-    if (cid[0] && strcmp (cid, "*") != 0) {
-      if (nbdkit_parse_uint32_t ("vsock CID", cid, &n) == -1)
-        return -1;
-      vm.svm_cid = n;
-    }
-    spec = colon + 1;
+  if (colon && colon != where && !(colon == where + 1 && *where == '*')) {
+    cid = strtoul (where, &end, 10);
+    if (!isdigit ((unsigned char) *where) || end != colon ||
+        cid > UINT32_MAX)
+      return fail (ret_error, "%s: the CID is not a number", spec);
   }
-  if (nbdkit_parse_uint32_t ("vsock port", spec, &n) == -1)
-    return -1;
+  n = strtoul (port, &end, 10);
+  if (!isdigit ((unsigned char) *port) || *end || n > UINT32_MAX)
+    return fail (ret_error, "%s: the port is not a number", spec);
+  vm.svm_cid = cid;
   vm.svm_port = n;
-  return listen_on (s, (struct sockaddr *) &vm, sizeof vm, "vsock", NULL);
+  return listen_on (s, (struct sockaddr *) &vm, sizeof vm, spec, NULL,
+                    ret_error);
 }
 
-/* HOST:PORT, [ADDRESS]:PORT, :PORT or *:PORT for all addresses. */
+/* HOST:PORT, [ADDRESS]:PORT, :PORT or *:PORT for all addresses.  One of
+ * several addresses is enough.
+ */
 static int
-listen_tcp (struct server *s, const char *spec)
+listen_tcp (struct server *s, const char *spec, char **ret_error)
 {
   const struct addrinfo hints = { .ai_flags = AI_PASSIVE,
     .ai_socktype = SOCK_STREAM };
   struct addrinfo *list, *a;
-  const char *colon = strrchr (spec, ':');
+  const char *host_start = spec, *colon = strrchr (spec, ':');
   char host[256];
   size_t len;
   int r, n = 0;
 
-  if (colon == NULL || colon[1] == '\0') {
-    host_log (HOST_LOG_ERROR, "%s: not unix:PATH, HOST:PORT or "
-              "vsock:CID:PORT", spec);
-    return -1;
-  }
+  if (colon == NULL || colon[1] == '\0')
+    return fail (ret_error, "%s: not unix:PATH, HOST:PORT or "
+                 "vsock:CID:PORT", spec);
   len = colon - spec;
   if (len >= 2 && spec[0] == '[' && spec[len - 1] == ']') {
-    spec++;
+    host_start++;
     len -= 2;
   }
-  if (len >= sizeof host) {
-    host_log (HOST_LOG_ERROR, "%s: the host name is too long", spec);
-    return -1;
-  }
-  memcpy (host, spec, len);
+  if (len >= sizeof host)
+    return fail (ret_error, "%s: the host name is too long", spec);
+  memcpy (host, host_start, len);
   host[len] = '\0';
   r = getaddrinfo (host[0] == '\0' || strcmp (host, "*") == 0 ? NULL : host,
                    colon + 1, &hints, &list);
-  if (r != 0) {
-    host_log (HOST_LOG_ERROR, "%s: %s", spec, gai_strerror (r));
-    return -1;
-  }
+  if (r != 0)
+    return fail (ret_error, "%s: %s", spec, gai_strerror (r));
   for (a = list; a; a = a->ai_next)
-    if (listen_on (s, a->ai_addr, a->ai_addrlen, spec, NULL) == 0)
+    if (listen_on (s, a->ai_addr, a->ai_addrlen, spec, NULL, ret_error) == 0)
       ++n;
-    else if (a->ai_next == NULL && n == 0)
-      r = -1;
   freeaddrinfo (list);
-  return n > 0 ? 0 : -1;
+  if (n == 0)
+    return -1;
+  free (*ret_error);
+  *ret_error = NULL;
+  return 0;
 }
 
-int
-listener_add (struct server *s, const char *spec)
+static int
+listener_add (struct server *s, const char *spec, char **ret_error)
 {
   if (strncmp (spec, "unix:", 5) == 0)
-    return listen_unix (s, spec + 5);
+    return listen_unix (s, spec, spec + 5, ret_error);
   if (spec[0] == '/')
-    return listen_unix (s, spec);
+    return listen_unix (s, spec, spec, ret_error);
   if (strncmp (spec, "vsock:", 6) == 0)
-    return listen_vsock (s, spec + 6);
-  return listen_tcp (s, spec);
+    return listen_vsock (s, spec, spec + 6, ret_error);
+  return listen_tcp (s, spec, ret_error);
+}
+
+/* --- sockets that systemd has passed --- */
+
+static int
+take_passed (struct server *s, int fd, const char *fd_name, char **ret_error)
+{
+  char spec[300];
+  const int flags = fcntl (fd, F_GETFL);
+  socklen_t len = sizeof (int);
+  int type = 0, listening = 0;
+
+  snprintf (spec, sizeof spec, PASSED " %d (%.200s)", fd, fd_name);
+  if (flags == -1 || fcntl (fd, F_SETFL, flags | O_NONBLOCK) == -1 ||
+      fcntl (fd, F_SETFD, FD_CLOEXEC) == -1 ||
+      getsockopt (fd, SOL_SOCKET, SO_TYPE, &type, &len) == -1 ||
+      getsockopt (fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) == -1)
+    return fail (ret_error, "%s: %s", spec, strerror (errno));
+  if (type != SOCK_STREAM || !listening)
+    return fail (ret_error, "%s: not a stream socket that listens", spec);
+  return listener_register (s, fd, spec, NULL, ret_error);
 }
 
 int
-listener_add_activated (struct server *s)
+listener_add_activated (struct server *s, char **ret_error)
 {
   const char *pid = getenv ("LISTEN_PID"), *fds = getenv ("LISTEN_FDS");
-  char name[32];
-  int n, i;
+  const char *names = getenv ("LISTEN_FDNAMES");
+  char *all, *next, *name, *end;
+  long n;
+  int i, r = 0;
 
   if (pid == NULL || fds == NULL || atol (pid) != (long) getpid ())
     return 0;
-  if (nbdkit_parse_int ("LISTEN_FDS", fds, &n) == -1 || n < 1 || n > 64) {
-    host_log (HOST_LOG_ERROR, "LISTEN_FDS=%s makes no sense", fds);
-    return -1;
+  n = strtol (fds, &end, 10);
+  if (!isdigit ((unsigned char) *fds) || *end || n < 1 || n > 64)
+    return fail (ret_error, "LISTEN_FDS=%s makes no sense", fds);
+  next = all = strdup (names ? names : "");
+  if (all == NULL)
+    return fail (ret_error, "out of memory");
+  for (i = 0; r == 0 && i < n; ++i) {
+    name = next ? strsep (&next, ":") : NULL;
+    r = take_passed (s, LISTEN_FDS_FIRST + i, name && *name ? name : "nbd",
+                     ret_error);
   }
-  for (i = 0; i < n; ++i) {
-    const int fd = LISTEN_FDS_FIRST + i;
-    const int flags = fcntl (fd, F_GETFL);
-
-    if (flags == -1 || fcntl (fd, F_SETFL, flags | O_NONBLOCK) == -1 ||
-        fcntl (fd, F_SETFD, FD_CLOEXEC) == -1) {
-      host_log (HOST_LOG_ERROR, "passed socket %d: %s", fd,
-                strerror (errno));
-      return -1;
-    }
-    snprintf (name, sizeof name, "passed socket %d", fd);
-    if (listener_register (s, fd, name, NULL) == -1)
-      return -1;
-  }
+  free (all);
   unsetenv ("LISTEN_PID");
   unsetenv ("LISTEN_FDS");
-  return n;
+  unsetenv ("LISTEN_FDNAMES");
+  return r == 0 ? n : -1;
 }
+
+/* --- changing them while serving --- */
+
+static bool
+listened_on (const struct server *s, const char *spec)
+{
+  const struct listener *l;
+
+  SLIST_FOREACH (l, &s->listeners, link)
+    if (!l->passed && strcmp (l->spec, spec) == 0)
+      return true;
+  return false;
+}
+
+static bool
+is_wanted (const struct listener *l, const char *const *specs, size_t count)
+{
+  size_t i;
+
+  for (i = 0; i < count; ++i)
+    if (strcmp (l->spec, specs[i]) == 0)
+      return true;
+  return l->passed;
+}
+
+/* Close all that are not kept. */
+static void
+close_others (struct server *s)
+{
+  struct listener *l, *next;
+
+  for (l = SLIST_FIRST (&s->listeners); l != NULL; l = next) {
+    next = SLIST_NEXT (l, link);
+    if (l->kept)
+      continue;
+    SLIST_REMOVE (&s->listeners, l, listener, link);
+    listener_free (l);
+  }
+}
+
+int
+listeners_change (struct server *s, const char *const *specs, size_t count,
+                  char **ret_error)
+{
+  static const char *const standard = LISTEN_DEFAULT;
+  const bool accepting = s->accepting;
+  bool passed = false;
+  struct listener *l;
+  size_t i;
+  int r = 0;
+
+  listeners_stop (s);
+  SLIST_FOREACH (l, &s->listeners, link) {
+    l->kept = true;
+    passed |= l->passed;
+  }
+  if (count == 0 && !passed) {
+    specs = &standard;
+    count = 1;
+  }
+  for (i = 0; r == 0 && i < count; ++i)
+    if (!listened_on (s, specs[i]))
+      r = listener_add (s, specs[i], ret_error);
+  if (r == 0)
+    SLIST_FOREACH (l, &s->listeners, link)
+      l->kept = is_wanted (l, specs, count);
+  close_others (s);
+  if (accepting)
+    listeners_start (s);
+  return r;
+}
+
+/* --- accepting --- */
 
 static bool
 room_for_one (const struct server *s)
@@ -244,7 +344,7 @@ on_accept (struct ev_loop *ev, ev_io *w, int revents)
     fd = accept4 (l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd == -1) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-        host_log (HOST_LOG_ERROR, "%s: accept: %s", l->name,
+        host_log (HOST_LOG_ERROR, "%s: accept: %s", l->spec,
                   strerror (errno));
         listeners_stop (s);
         ev_timer_set (&s->accept_retry, ACCEPT_RETRY_SECONDS, 0);
@@ -254,7 +354,7 @@ on_accept (struct ev_loop *ev, ev_io *w, int revents)
     }
     c = conn_new (s, fd);
     if (c == NULL) {
-      host_log (HOST_LOG_ERROR, "%s: out of memory", l->name);
+      host_log (HOST_LOG_ERROR, "%s: out of memory", l->spec);
       continue;
     }
     loop_take_conn (&s->loops[s->next_loop++ % s->nloops], c);
@@ -295,11 +395,6 @@ listeners_free (struct server *s)
 
   while ((l = SLIST_FIRST (&s->listeners)) != NULL) {
     SLIST_REMOVE_HEAD (&s->listeners, link);
-    close (l->fd);
-    if (l->unlink_path)
-      unlink (l->unlink_path);
-    free (l->unlink_path);
-    free (l->name);
-    free (l);
+    listener_free (l);
   }
 }

@@ -19,6 +19,15 @@ loop_order (struct loop *l, int order)
 }
 
 void
+loop_order_reload (struct loop *l)
+{
+  pthread_mutex_lock (&l->lock);
+  l->reloads_ordered++;
+  pthread_mutex_unlock (&l->lock);
+  ev_async_send (l->ev, &l->wake);
+}
+
+void
 loop_finish_job (struct loop *l, struct job *j)
 {
   bool first;
@@ -52,6 +61,7 @@ drain_conn (struct conn *c)
   else if (c->state == CONN_TRANSMIT) {
     c->why = "the server is shutting down";
     shutdown (c->fd, SHUT_RD);
+    conn_unstall (c);
   }
   conn_advance (c);
 }
@@ -107,6 +117,7 @@ on_wake (struct ev_loop *ev, ev_async *w, int revents)
   struct loop *l = w->data;
   TAILQ_HEAD (, conn) arriving = TAILQ_HEAD_INITIALIZER (arriving);
   struct conn *c;
+  unsigned reloads;
   int order;
 
   (void) revents;
@@ -114,7 +125,12 @@ on_wake (struct ev_loop *ev, ev_async *w, int revents)
   pthread_mutex_lock (&l->lock);
   TAILQ_CONCAT (&arriving, &l->arriving, link);
   order = l->order;
+  reloads = l->reloads_ordered;
   pthread_mutex_unlock (&l->lock);
+  if (l->reloads != reloads) {
+    l->reloads = reloads;
+    for_each_conn (l, conn_reload);
+  }
   while ((c = TAILQ_FIRST (&arriving)) != NULL) {
     TAILQ_REMOVE (&arriving, c, link);
     conn_start (c);

@@ -8,11 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/fail.h"
 #include "daemon/options.h"
+#include "daemon/reload.h"
 #include "host/log.h"
 
 #define POOL_PLUGIN "btrfs"
-#define LISTEN_DEFAULT "127.0.0.1:10809"
+#define EXIT_USAGE 2
 
 /* stderr is the journal when systemd says so (systemd.exec(5)). */
 static bool
@@ -29,41 +31,33 @@ is_journal (void)
 static int
 configure_plugin (struct server *s, const struct options *o)
 {
-  char *arg;
-  unsigned i;
-  int r = 0;
+  const struct option_param *p;
+  struct host_call call;
+  size_t i;
 
-  for (i = 0; i < o->ndebug; ++i)
-    if (!plugin_debug_flag (&s->plugin, o->debug[i])) {
+  for (i = 0; i < o->debug.count; ++i)
+    if (!plugin_debug_flag (&s->plugin, o->debug.v[i])) {
       host_log (HOST_LOG_ERROR, "-D %s: the plugin has no such flag",
-                o->debug[i]);
+                o->debug.v[i]);
       return -1;
     }
-  for (i = 0; r == 0 && i < o->ndevices; ++i) {
-    /* Kept: the plugin may keep the value. */
-    if (asprintf (&arg, "device=%s", o->devices[i]) == -1)
+  for (i = 0; i < o->nparams; ++i) {
+    p = &o->params[i];
+    if (plugin_config (&s->plugin, p->text, &call) == -1) {
+      host_log (HOST_LOG_ERROR, "%s%s", p->where,
+                call.text[0] ? call.text : p->text);
       return -1;
-    r = plugin_config (&s->plugin, arg);
+    }
   }
-  for (i = 0; r == 0 && o->params[i]; ++i)
-    r = plugin_config (&s->plugin, o->params[i]);
-  return r;
+  return 0;
 }
 
 static int
-open_listeners (struct server *s, const struct options *o)
+open_listeners (struct server *s, const struct options *o, char **ret_error)
 {
-  const int passed = listener_add_activated (s);
-  unsigned i;
-
-  if (passed == -1)
+  if (listener_add_activated (s, ret_error) == -1)
     return -1;
-  if (passed == 0 && o->nlisten == 0)
-    return listener_add (s, LISTEN_DEFAULT);
-  for (i = 0; i < o->nlisten; ++i)
-    if (listener_add (s, o->listen[i]) == -1)
-      return -1;
-  return 0;
+  return listeners_change (s, o->listen.v, o->listen.count, ret_error);
 }
 
 static int
@@ -89,10 +83,16 @@ write_pidfile (const char *path)
 static int
 serve (struct server *s, const struct options *o)
 {
+  char *error = NULL;
   int status;
 
-  if (plugin_ready (&s->plugin) == -1 || open_listeners (s, o) == -1)
+  if (plugin_ready (&s->plugin) == -1)
     return EXIT_FAILURE;
+  if (open_listeners (s, o, &error) == -1) {
+    fail_log (&error);
+    listeners_free (s);
+    return EXIT_FAILURE;
+  }
   if (plugin_after_fork (&s->plugin) == -1) {
     listeners_free (s);
     return EXIT_FAILURE;
@@ -107,33 +107,65 @@ serve (struct server *s, const struct options *o)
   return status;
 }
 
+/* From the options; a text on failure. */
+static int
+server_init (struct server *s, int argc, char **argv, struct options *o,
+             char **ret_error)
+{
+  pthread_mutex_init (&s->tls_lock, NULL);
+  exports_init (&s->exports, rules_ref (o->rules));
+  s->limits = o->limits;
+  s->nloops = o->loops;
+  s->tls_policy = o->tls_policy;
+  s->reload = reload_new (argc, argv, o);
+  if (s->reload == NULL)
+    return fail (ret_error, "out of memory");
+  if (o->tls_policy == HS_TLS_OFF)
+    return 0;
+  s->tls = tls_server_new (&o->tls, ret_error);
+  return s->tls ? 0 : -1;
+}
+
+static void
+server_done (struct server *s)
+{
+  plugin_unload (&s->plugin);
+  tls_server_unref (s->tls);
+  reload_free (s->reload);
+  exports_done (&s->exports);
+  pthread_mutex_destroy (&s->tls_lock);
+}
+
 int
 main (int argc, char **argv)
 {
   struct options o;
   struct server s = { .listeners = SLIST_HEAD_INITIALIZER (s.listeners) };
-  int status = options_parse (argc, argv, &o);
+  char *error = NULL;
+  int status;
 
-  if (status != -1)
+  host_log_setup (is_journal (), false);
+  status = options_read (argc, argv, &o, &error);
+  if (status != -1) {
+    if (error)
+      fail_log (&error);
+    if (status == EXIT_USAGE)
+      host_log (HOST_LOG_ERROR, "try btrnbdd --help");
+    options_done (&o);
     return status;
-  host_log_setup (is_journal (), o.verbose);
-  s.limits = o.limits;
-  s.nloops = o.loops;
-  s.tls_policy = o.tls_policy;
-  if (o.tls_policy != HS_TLS_OFF) {
-    s.tls = tls_server_new (&o.tls);
-    if (s.tls == NULL)
-      return EXIT_FAILURE;
   }
+  host_log_set_verbose (o.verbose);
   status = EXIT_FAILURE;
-  if (plugin_load (&s.plugin, o.plugin ? o.plugin : POOL_PLUGIN,
-                   o.plugin_dir) == 0) {
+  if (server_init (&s, argc, argv, &o, &error) == -1)
+    fail_log (&error);
+  else if (plugin_load (&s.plugin, o.plugin ? o.plugin : POOL_PLUGIN,
+                        o.plugin_dir) == 0) {
     s.plugin.read_only = o.read_only;
     if (configure_plugin (&s, &o) == 0)
-      status = serve (&s, &o);
+      status = o.check_only ? EXIT_SUCCESS : serve (&s, &o);
   }
-  plugin_unload (&s.plugin);
-  tls_server_free (s.tls);
+  server_done (&s);
+  options_done (&o);
   host_symbols_done ();
   return status;
 }

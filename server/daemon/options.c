@@ -1,4 +1,4 @@
-/* daemon: the command line. */
+/* daemon: the command line, with the configuration file under it. */
 #include <config.h>
 
 #include <getopt.h>
@@ -7,51 +7,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/access.h"
+#include "daemon/fail.h"
 #include "daemon/options.h"
-#include "host/log.h"
 
 #define EXIT_USAGE 2
 #define WORKERS_DEFAULT 16
-
-enum {
-  OPT_HELP = 256, OPT_VERSION, OPT_PLUGIN, OPT_PLUGIN_DIR, OPT_TLS,
-  OPT_TLS_CERTIFICATES, OPT_TLS_PSK, OPT_TLS_VERIFY, OPT_MAX_CONNECTIONS,
-  OPT_MAX_REQUESTS, OPT_HANDSHAKE, OPT_IDLE, OPT_DRAIN, OPT_LOOPS,
-  OPT_WORKERS, OPT_PIDFILE, OPT_MAX_MEMORY,
-};
-
-static const struct option long_options[] = {
-  { "help", no_argument, NULL, OPT_HELP },
-  { "version", no_argument, NULL, OPT_VERSION },
-  { "device", required_argument, NULL, 'd' },
-  { "listen", required_argument, NULL, 'l' },
-  { "read-only", no_argument, NULL, 'r' },
-  { "verbose", no_argument, NULL, 'v' },
-  { "debug", required_argument, NULL, 'D' },
-  { "plugin", required_argument, NULL, OPT_PLUGIN },
-  { "plugin-dir", required_argument, NULL, OPT_PLUGIN_DIR },
-  { "tls", required_argument, NULL, OPT_TLS },
-  { "tls-certificates", required_argument, NULL, OPT_TLS_CERTIFICATES },
-  { "tls-psk", required_argument, NULL, OPT_TLS_PSK },
-  { "tls-verify-peer", no_argument, NULL, OPT_TLS_VERIFY },
-  { "max-connections", required_argument, NULL, OPT_MAX_CONNECTIONS },
-  { "max-requests", required_argument, NULL, OPT_MAX_REQUESTS },
-  { "max-memory", required_argument, NULL, OPT_MAX_MEMORY },
-  { "handshake-timeout", required_argument, NULL, OPT_HANDSHAKE },
-  { "idle-timeout", required_argument, NULL, OPT_IDLE },
-  { "drain-timeout", required_argument, NULL, OPT_DRAIN },
-  { "loops", required_argument, NULL, OPT_LOOPS },
-  { "workers", required_argument, NULL, OPT_WORKERS },
-  { "pidfile", required_argument, NULL, OPT_PIDFILE },
-  { NULL, 0, NULL, 0 },
-};
 
 static void
 print_help (void)
 {
   puts ("Usage: btrnbdd -d DEVICE.. [OPTION].. [KEY=VALUE]..\n"
+"       btrnbdd --config FILE [OPTION].. [KEY=VALUE]..\n"
 "       btrnbdd --plugin NAME|PATH [OPTION].. [PARAMETER]..\n"
 "Serve a pool, or any nbdkit plugin, as network disks (NBD).\n\n"
+"  -c, --config FILE         settings, pool and exports, see btrnbd.conf(5);\n"
+"                            read again on SIGHUP\n"
+"      --check-config        say whether they are in order, and end\n"
 "  -d, --device DEVICE       a device of the pool; may be repeated\n"
 "      --plugin NAME|PATH    serve this plugin instead of a pool\n"
 "      --plugin-dir DIR      where plugins are looked for by name\n"
@@ -78,161 +50,122 @@ print_help (void)
 "      --help, --version");
 }
 
+/* What does not go together, wherever it was said. */
 static int
-usage_error (const char *fmt, const char *arg)
+check (const struct options *o, char **ret_error)
 {
-  host_log (HOST_LOG_ERROR, fmt, arg);
-  host_log (HOST_LOG_ERROR, "try btrnbdd --help");
-  return EXIT_USAGE;
+  const struct tls_options *t = &o->tls;
+  const unsigned wants = rules_wants (o->rules);
+
+  if (o->nparams == 0 && o->plugin == NULL)
+    return fail (ret_error, "%s has neither [pool NAME] nor [plugin NAME]",
+                 o->config);
+  if (o->tls_policy != HS_TLS_OFF && !t->certificates && !t->psk_file)
+    return fail (ret_error, "tls needs tls-certificates or tls-psk");
+  if (o->tls_policy == HS_TLS_OFF && (t->certificates || t->psk_file))
+    return fail (ret_error, "TLS credentials are given but tls is off");
+  if (t->verify_peer && !t->certificates)
+    return fail (ret_error, "tls-verify-peer needs tls-certificates");
+  if ((wants & ACCESS_WANTS_CERTIFICATES) && !t->verify_peer)
+    return fail (ret_error, "allow = cn: and dn: need tls-verify-peer");
+  if ((wants & ACCESS_WANTS_PSK) && !t->psk_file)
+    return fail (ret_error, "allow = psk: needs tls-psk");
+  if ((wants & ACCESS_WANTS_TLS) && o->tls_policy == HS_TLS_OFF)
+    return fail (ret_error, "allow = tls needs tls to be on");
+  return 0;
 }
 
+/* A first look at the command line: the file, and requests to tell something.
+ * -1: go on.
+ */
 static int
-add (const char **list, unsigned *n, const char *value)
+look (int argc, char **argv, struct options *o, char **ret_error)
 {
-  if (*n == OPTION_LIST_MAX)
-    return usage_error ("too many of one option (at %s)", value);
-  list[(*n)++] = value;
-  return -1;
-}
+  int c, i;
 
-/* A number in [MIN, MAX]. */
-static int
-number (const char *what, const char *arg, unsigned min, unsigned max,
-        unsigned *ret)
-{
-  unsigned n;
-
-  if (nbdkit_parse_unsigned (what, arg, &n) == -1)
-    return EXIT_USAGE;
-  if (n < min || n > max)
-    return usage_error ("%s is out of range", what);
-  *ret = n;
-  return -1;
-}
-
-static int
-parse_tls (struct options *o, const char *arg)
-{
-  if (strcmp (arg, "off") == 0)
-    o->tls_policy = HS_TLS_OFF;
-  else if (strcmp (arg, "on") == 0)
-    o->tls_policy = HS_TLS_ON;
-  else if (strcmp (arg, "require") == 0)
-    o->tls_policy = HS_TLS_REQUIRE;
-  else
-    return usage_error ("--tls=%s: must be off, on or require", arg);
-  return -1;
-}
-
-static int
-parse_memory (struct options *o, const char *arg)
-{
-  const int64_t n = nbdkit_parse_size (arg);
-
-  if (n == -1)
-    return EXIT_USAGE;
-  if (n < 2 * (int64_t) NBD_MAX_PAYLOAD)
-    return usage_error ("--max-memory=%s: at least 128M are needed", arg);
-  o->limits.total_bytes = n;
-  return -1;
-}
-
-static int
-parse_limit (struct options *o, int c, const char *arg)
-{
-  struct limits *l = &o->limits;
-
-  switch (c) {
-  case OPT_MAX_CONNECTIONS:
-    return number ("--max-connections", arg, 1, 65536, &l->connections);
-  case OPT_MAX_REQUESTS:
-    return number ("--max-requests", arg, 1, 65536, &l->conn_requests);
-  case OPT_MAX_MEMORY:
-    return parse_memory (o, arg);
-  case OPT_HANDSHAKE:
-    return number ("--handshake-timeout", arg, 1, 3600,
-                   &l->handshake_seconds);
-  case OPT_IDLE:
-    return number ("--idle-timeout", arg, 0, 86400 * 365, &l->idle_seconds);
-  case OPT_DRAIN:
-    return number ("--drain-timeout", arg, 0, 3600, &l->drain_seconds);
-  case OPT_LOOPS:
-    return number ("--loops", arg, 1, 256, &o->loops);
-  case OPT_WORKERS:
-    return number ("--workers", arg, 1, 1024, &o->workers);
-  default:
-    return EXIT_USAGE; /* getopt has printed why */
+  optind = 0; /* also the second time */
+  while ((c = getopt_long (argc, argv, settings_letters (),
+                           settings_getopt (), NULL)) != -1) {
+    if (c == 'h')
+      print_help ();
+    else if (c == 'V')
+      puts ("btrnbdd " PACKAGE_VERSION);
+    if (c == 'h' || c == 'V')
+      return EXIT_SUCCESS;
+    i = setting_by_val (c);
+    if (i == -1)
+      return EXIT_USAGE; /* getopt has printed why */
+    if (strcmp (setting_name (i), "config") == 0 &&
+        setting_set (o, i, optarg, ret_error) == -1)
+      return EXIT_USAGE;
   }
-}
-
-static int
-parse_one (struct options *o, int c, const char *arg)
-{
-  switch (c) {
-  case 'd':
-    return add (o->devices, &o->ndevices, arg);
-  case 'l':
-    return add (o->listen, &o->nlisten, arg);
-  case 'D':
-    return add (o->debug, &o->ndebug, arg);
-  case 'r':
-    o->read_only = true;
-    return -1;
-  case 'v':
-    o->verbose = true;
-    return -1;
-  case OPT_PLUGIN:
-    o->plugin = arg;
-    return -1;
-  case OPT_PLUGIN_DIR:
-    o->plugin_dir = arg;
-    return -1;
-  case OPT_TLS:
-    return parse_tls (o, arg);
-  case OPT_TLS_CERTIFICATES:
-    o->tls.certificates = arg;
-    return -1;
-  case OPT_TLS_PSK:
-    o->tls.psk_file = arg;
-    return -1;
-  case OPT_TLS_VERIFY:
-    o->tls.verify_peer = true;
-    return -1;
-  case OPT_PIDFILE:
-    o->pidfile = arg;
-    return -1;
-  case OPT_HELP:
-    print_help ();
-    return EXIT_SUCCESS;
-  case OPT_VERSION:
-    puts ("btrnbdd " PACKAGE_VERSION);
-    return EXIT_SUCCESS;
-  default:
-    return parse_limit (o, c, arg);
-  }
-}
-
-static int
-check (struct options *o)
-{
-  if ((o->ndevices > 0) == (o->plugin != NULL))
-    return usage_error ("give the devices of a pool (-d) or a plugin%s", "");
-  if (o->tls_policy != HS_TLS_OFF && !o->tls.certificates &&
-      !o->tls.psk_file)
-    return usage_error ("--tls needs --tls-certificates or --tls-psk%s", "");
-  if (o->tls_policy == HS_TLS_OFF &&
-      (o->tls.certificates || o->tls.psk_file))
-    return usage_error ("TLS credentials are given but --tls is off%s", "");
-  if (o->tls.verify_peer && !o->tls.certificates)
-    return usage_error ("--tls-verify-peer needs --tls-certificates%s", "");
   return -1;
+}
+
+/* One pool or plugin, said in one place. */
+static int
+check_source (const struct options *o, const char *file_plugin,
+              char **ret_error)
+{
+  const bool line = o->devices.count > 0 || o->plugin != file_plugin;
+
+  if ((o->pool || file_plugin) && line)
+    return fail (ret_error, "%s has [%s %s], so -d and --plugin do not go "
+                 "with it", o->config, o->pool ? "pool" : "plugin",
+                 o->pool ? o->pool : file_plugin);
+  if (o->devices.count > 0 && o->plugin)
+    return fail (ret_error, "-d and --plugin do not go together");
+  if (o->config == NULL && o->devices.count == 0 && o->plugin == NULL)
+    return fail (ret_error, "give the devices of a pool (-d), a plugin "
+                 "(--plugin) or a file (-c)");
+  return 0;
+}
+
+/* Devices, then the other words, behind the file's parameters. */
+static int
+add_words (struct options *o, char **words, char **ret_error)
+{
+  char *text;
+  size_t i;
+  int r;
+
+  for (i = 0; i < o->devices.count; ++i) {
+    if (asprintf (&text, "device=%s", o->devices.v[i]) == -1)
+      return fail (ret_error, "out of memory");
+    r = options_add_param (o, text, "", ret_error);
+    free (text);
+    if (r == -1)
+      return -1;
+  }
+  for (; *words; ++words)
+    if (options_add_param (o, *words, "", ret_error) == -1)
+      return -1;
+  return 0;
+}
+
+static int
+read_line (int argc, char **argv, struct options *o, char **ret_error)
+{
+  const char *file_plugin = o->plugin;
+  int c, i;
+
+  optind = 0;
+  while ((c = getopt_long (argc, argv, settings_letters (),
+                           settings_getopt (), NULL)) != -1) {
+    i = setting_by_val (c);
+    if (setting_set (o, i, optarg, ret_error) == -1)
+      return fail_note (ret_error, "--%s: ", setting_name (i));
+  }
+  if (check_source (o, file_plugin, ret_error) == -1)
+    return -1;
+  return add_words (o, argv + optind, ret_error);
 }
 
 int
-options_parse (int argc, char **argv, struct options *o)
+options_read (int argc, char **argv, struct options *o, char **ret_error)
 {
   const long cores = sysconf (_SC_NPROCESSORS_ONLN);
-  int c, r;
+  int r;
 
   *o = (struct options) {
     .plugin_dir = NBDKIT_PLUGINDIR,
@@ -242,14 +175,20 @@ options_parse (int argc, char **argv, struct options *o)
       .handshake_seconds = 15, .drain_seconds = 5,
     },
     .loops = cores > 0 ? cores : 1, .workers = WORKERS_DEFAULT,
+    .rules = rules_new (),
   };
-  /* "+": what follows the first parameter belongs to the plugin. */
-  while ((c = getopt_long (argc, argv, "+d:l:rvD:", long_options, NULL))
-         != -1) {
-    r = parse_one (o, c, optarg);
-    if (r != -1)
-      return r;
+  if (o->rules == NULL) {
+    fail (ret_error, "out of memory");
+    return EXIT_FAILURE;
   }
-  o->params = argv + optind;
-  return check (o);
+  r = look (argc, argv, o, ret_error);
+  if (r != -1)
+    return r;
+  if (o->config && config_read (o, o->config, ret_error) == -1)
+    return EXIT_FAILURE;
+  if (read_line (argc, argv, o, ret_error) == -1)
+    return EXIT_USAGE;
+  if (check (o, ret_error) == -1)
+    return o->config ? EXIT_FAILURE : EXIT_USAGE;
+  return -1;
 }

@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "daemon/notify.h"
+#include "daemon/reload.h"
 #include "daemon/server.h"
 #include "host/log.h"
 
@@ -41,6 +43,7 @@ begin_drain (struct server *s)
   s->draining = true;
   host_log (HOST_LOG_INFO, "shutting down, %u clients are connected",
             (unsigned) s->connections);
+  notify_stopping (s->limits.drain_seconds);
   listeners_stop (s);
   order_loops (s, LOOP_DRAIN);
   ev_timer_set (&s->drain_timer, s->limits.drain_seconds, 0);
@@ -67,8 +70,12 @@ on_signal (struct ev_loop *ev, ev_signal *w, int revents)
 
   (void) ev;
   (void) revents;
-  if (w->signum == SIGHUP)
-    host_log (HOST_LOG_INFO, "nothing to reload");
+  if (w->signum == SIGHUP) {
+    char *text;
+
+    server_reload (s, &text);
+    free (text);
+  }
   else if (s->draining)
     begin_drain (s); /* the second one cuts */
   else
@@ -169,6 +176,7 @@ server_run (struct server *s, unsigned workers)
   if (start_threads (s, workers) == 0) {
     host_shutdown_notify (wake_for_shutdown, s);
     listeners_start (s);
+    notify_ready ();
     ev_run (s->ev, 0);
     host_shutdown_notify (NULL, NULL);
     status = EXIT_SUCCESS;

@@ -6,29 +6,33 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "daemon/exports.h"
 #include "daemon/pool.h"
 #include "host/plugin.h"
 
 struct conn;
 struct job;
+struct reload;
 struct tls_server;
 
-/* Limits, constant while serving; 0 means none where it says so. */
+/* Limits; a reload may change them.  0 means none where it says so. */
 struct limits {
-  unsigned conn_requests;      /* requests in flight of a connection */
-  size_t conn_bytes;           /* their payloads and unsent replies */
-  size_t total_bytes;          /* the same over all connections */
-  unsigned connections;        /* over all peers */
-  unsigned handshake_seconds;
-  unsigned idle_seconds;       /* 0: none */
-  unsigned drain_seconds;
+  atomic_uint conn_requests;   /* requests in flight of a connection */
+  atomic_size_t conn_bytes;    /* their payloads and unsent replies */
+  atomic_size_t total_bytes;   /* the same over all connections */
+  atomic_uint connections;     /* over all peers */
+  atomic_uint handshake_seconds;
+  atomic_uint idle_seconds;    /* 0: none */
+  atomic_uint drain_seconds;
 };
 
 struct listener {
   SLIST_ENTRY (listener) link;
   struct server *server;
   int fd;
-  char *name;                  /* as given; for messages */
+  bool passed;                 /* by systemd: not ours to close on reload */
+  bool kept;                   /* by the reload that is under way */
+  char *spec;                  /* as given; for messages */
   char *unlink_path;           /* of a unix socket that we made, or NULL */
   ev_io watcher;
 };
@@ -43,24 +47,33 @@ struct loop {
   ev_async wake;
   TAILQ_HEAD (, conn) conns;
   bool draining;
+  unsigned reloads;            /* that its connections have seen */
   TAILQ_HEAD (, conn) to_advance; /* after the batch of finished jobs */
 
   pthread_mutex_t lock;        /* protects all below */
   STAILQ_HEAD (, job) finished;
   TAILQ_HEAD (, conn) arriving;
   enum { LOOP_SERVE, LOOP_DRAIN, LOOP_CUT, LOOP_STOP } order;
+  unsigned reloads_ordered;
 };
 
 struct server {
   /* Constant while serving. */
   struct plugin plugin;
-  struct limits limits;
-  enum handshake_tls_policy tls_policy;
-  struct tls_server *tls;      /* NULL: no TLS */
   struct pool *pool;
   struct loop *loops;
   unsigned nloops;
+
+  /* A reload changes these. */
+  struct limits limits;
+  struct exports exports;
+  pthread_mutex_t tls_lock;    /* protects tls */
+  struct tls_server *tls;      /* NULL: no TLS; referenced */
+
+  /* The main thread's, as all below that is not atomic. */
+  enum handshake_tls_policy tls_policy;
   SLIST_HEAD (, listener) listeners;
+  struct reload *reload;       /* NULL: nothing to read again */
 
   atomic_uint connections;     /* open ones */
   atomic_ulong next_conn_id;
@@ -81,10 +94,15 @@ struct server {
 extern int server_run (struct server *, unsigned workers);
 
 /* --- listen.c --- */
-/* "unix:PATH", "HOST:PORT", "vsock:CID:PORT"; a message on failure. */
-extern int listener_add (struct server *, const char *spec);
 /* Sockets passed by systemd; the number added or -1. */
-extern int listener_add_activated (struct server *);
+extern int listener_add_activated (struct server *, char **ret_error);
+/* Have exactly these ("unix:PATH", "HOST:PORT", "vsock:CID:PORT") and the
+ * passed ones; the default one when there is none.  What is new is opened
+ * first, and when that fails nothing is changed: -1 with a text.
+ */
+#define LISTEN_DEFAULT "127.0.0.1:10809"
+extern int listeners_change (struct server *, const char *const *specs,
+                             size_t count, char **ret_error);
 extern void listeners_start (struct server *);
 extern void listeners_stop (struct server *);
 extern void listeners_free (struct server *);
@@ -94,6 +112,8 @@ extern int loop_start (struct loop *, struct server *);
 extern void loop_join (struct loop *);
 /* From any thread. */
 extern void loop_order (struct loop *, int order);
+/* Rules or limits have changed: its connections look at them again. */
+extern void loop_order_reload (struct loop *);
 extern void loop_finish_job (struct loop *, struct job *);
 extern void loop_take_conn (struct loop *, struct conn *);
 

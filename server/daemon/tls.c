@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +10,11 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
+#include "daemon/fail.h"
 #include "daemon/tls.h"
-#include "host/log.h"
-
-#define IDENTITY_MAX 512
 
 struct tls_server {
+  atomic_uint refs;
   gnutls_certificate_credentials_t cert; /* NULL: none */
   gnutls_psk_server_credentials_t psk;   /* NULL: none */
   bool verify_peer;
@@ -25,11 +25,18 @@ struct tls_session {
   struct tls_server *server;
   size_t unsent;               /* bytes GnuTLS took but could not send */
   const char *error;           /* static */
-  char identity[IDENTITY_MAX];
 };
 
+/* -1 with the file's name in the text. */
 static int
-load_certificates (struct tls_server *t, const char *dir)
+cannot_load (const char *path, int r, char **ret_error)
+{
+  return fail (ret_error, "TLS: cannot load %s: %s", path,
+               gnutls_strerror (r));
+}
+
+static int
+load_certificates (struct tls_server *t, const char *dir, char **ret_error)
 {
   char ca[4096], crl[4096], cert[4096], key[4096];
   int r;
@@ -40,68 +47,65 @@ load_certificates (struct tls_server *t, const char *dir)
   snprintf (key, sizeof key, "%s/server-key.pem", dir);
   r = gnutls_certificate_allocate_credentials (&t->cert);
   if (r < 0)
-    return r;
+    return fail (ret_error, "TLS: %s", gnutls_strerror (r));
   r = gnutls_certificate_set_x509_key_file (t->cert, cert, key,
                                             GNUTLS_X509_FMT_PEM);
-  if (r < 0) {
-    host_log (HOST_LOG_ERROR, "TLS: cannot load %s and its key: %s", cert,
-              gnutls_strerror (r));
-    return r;
-  }
+  if (r < 0)
+    return cannot_load (cert, r, ret_error);
   r = gnutls_certificate_set_x509_trust_file (t->cert, ca,
                                               GNUTLS_X509_FMT_PEM);
-  if (r < 0 && (t->verify_peer || r != GNUTLS_E_FILE_ERROR)) {
-    host_log (HOST_LOG_ERROR, "TLS: cannot load %s: %s", ca,
-              gnutls_strerror (r));
-    return r;
-  }
+  if (r < 0 && (t->verify_peer || r != GNUTLS_E_FILE_ERROR))
+    return cannot_load (ca, r, ret_error);
   r = gnutls_certificate_set_x509_crl_file (t->cert, crl,
                                             GNUTLS_X509_FMT_PEM);
-  if (r < 0 && r != GNUTLS_E_FILE_ERROR) {
-    host_log (HOST_LOG_ERROR, "TLS: cannot load %s: %s", crl,
-              gnutls_strerror (r));
-    return r;
-  }
+  if (r < 0 && r != GNUTLS_E_FILE_ERROR)
+    return cannot_load (crl, r, ret_error);
   return 0;
 }
 
 static int
-load_psk (struct tls_server *t, const char *file)
+load_psk (struct tls_server *t, const char *file, char **ret_error)
 {
   int r = gnutls_psk_allocate_server_credentials (&t->psk);
 
   if (r < 0)
-    return r;
+    return fail (ret_error, "TLS: %s", gnutls_strerror (r));
   r = gnutls_psk_set_server_credentials_file (t->psk, file);
-  if (r < 0)
-    host_log (HOST_LOG_ERROR, "TLS: cannot load %s: %s", file,
-              gnutls_strerror (r));
-  return r;
+  return r < 0 ? cannot_load (file, r, ret_error) : 0;
 }
 
 struct tls_server *
-tls_server_new (const struct tls_options *o)
+tls_server_new (const struct tls_options *o, char **ret_error)
 {
   struct tls_server *t = calloc (1, sizeof *t);
 
   if (t == NULL) {
-    host_log (HOST_LOG_ERROR, "out of memory");
+    fail (ret_error, "out of memory");
     return NULL;
   }
+  t->refs = 1;
   t->verify_peer = o->verify_peer;
-  if (gnutls_global_init () < 0 ||
-      (o->certificates && load_certificates (t, o->certificates) < 0) ||
-      (o->psk_file && load_psk (t, o->psk_file) < 0)) {
-    tls_server_free (t);
+  gnutls_global_init ();
+  if ((o->certificates &&
+       load_certificates (t, o->certificates, ret_error) == -1) ||
+      (o->psk_file && load_psk (t, o->psk_file, ret_error) == -1)) {
+    tls_server_unref (t);
     return NULL;
   }
   return t;
 }
 
-void
-tls_server_free (struct tls_server *t)
+struct tls_server *
+tls_server_ref (struct tls_server *t)
 {
-  if (t == NULL)
+  t->refs++;
+  return t;
+}
+
+void
+tls_server_unref (struct tls_server *t)
+{
+  if (t == NULL || --t->refs > 0)
     return;
   if (t->cert)
     gnutls_certificate_free_credentials (t->cert);
@@ -145,7 +149,7 @@ tls_session_new (struct tls_server *t, int fd)
 
   if (x == NULL)
     return NULL;
-  x->server = t;
+  x->server = tls_server_ref (t);
   if (session_setup (x, fd) < 0) {
     tls_session_free (x);
     return NULL;
@@ -162,30 +166,8 @@ tls_session_free (struct tls_session *x)
     gnutls_bye (x->s, GNUTLS_SHUT_WR); /* may not get through: no matter */
     gnutls_deinit (x->s);
   }
+  tls_server_unref (x->server);
   free (x);
-}
-
-static void
-read_identity (struct tls_session *x)
-{
-  const gnutls_datum_t *chain;
-  const char *user;
-  gnutls_x509_crt_t crt;
-  unsigned n = 0;
-  size_t size = sizeof x->identity;
-
-  if (gnutls_auth_get_type (x->s) == GNUTLS_CRD_PSK) {
-    user = gnutls_psk_server_get_username (x->s);
-    snprintf (x->identity, sizeof x->identity, "%s", user ? user : "");
-    return;
-  }
-  chain = gnutls_certificate_get_peers (x->s, &n);
-  if (chain == NULL || n == 0 || gnutls_x509_crt_init (&crt) < 0)
-    return;
-  if (gnutls_x509_crt_import (crt, &chain[0], GNUTLS_X509_FMT_DER) < 0 ||
-      gnutls_x509_crt_get_dn (crt, x->identity, &size) < 0)
-    x->identity[0] = '\0';
-  gnutls_x509_crt_deinit (crt);
 }
 
 enum tls_result
@@ -202,7 +184,6 @@ tls_session_handshake (struct tls_session *x)
     x->error = gnutls_strerror (r);
     return TLS_FAILED;
   }
-  read_identity (x);
   return TLS_READY;
 }
 
@@ -218,10 +199,55 @@ tls_session_error (const struct tls_session *x)
   return x->error ? x->error : "TLS failed";
 }
 
-const char *
-tls_session_identity (const struct tls_session *x)
+/* A malloc'd copy of what GET puts into a buffer; NULL when it has none. */
+static char *
+certificate_text (gnutls_x509_crt_t crt,
+                  int (*get) (gnutls_x509_crt_t, char *, size_t *))
 {
-  return x->identity;
+  size_t size = 0;
+  char *text;
+
+  if (get (crt, NULL, &size) != GNUTLS_E_SHORT_MEMORY_BUFFER)
+    return NULL;
+  text = malloc (size);
+  /* A NUL inside would make it look like a shorter one. */
+  if (text && (get (crt, text, &size) < 0 || strlen (text) != size)) {
+    free (text);
+    text = NULL;
+  }
+  return text;
+}
+
+static int
+get_common_name (gnutls_x509_crt_t crt, char *buf, size_t *size)
+{
+  return gnutls_x509_crt_get_dn_by_oid (crt, GNUTLS_OID_X520_COMMON_NAME, 0,
+                                        0, buf, size);
+}
+
+void
+tls_session_identity (const struct tls_session *x, struct tls_identity *ret)
+{
+  const gnutls_datum_t *chain;
+  const char *user;
+  gnutls_x509_crt_t crt;
+  unsigned n = 0;
+
+  *ret = (struct tls_identity) { .dn = NULL };
+  if (gnutls_auth_get_type (x->s) == GNUTLS_CRD_PSK) {
+    user = gnutls_psk_server_get_username (x->s);
+    ret->psk_user = user ? strdup (user) : NULL;
+    return;
+  }
+  chain = x->server->verify_peer
+    ? gnutls_certificate_get_peers (x->s, &n) : NULL;
+  if (chain == NULL || n == 0 || gnutls_x509_crt_init (&crt) < 0)
+    return;
+  if (gnutls_x509_crt_import (crt, &chain[0], GNUTLS_X509_FMT_DER) >= 0) {
+    ret->dn = certificate_text (crt, gnutls_x509_crt_get_dn);
+    ret->cn = certificate_text (crt, get_common_name);
+  }
+  gnutls_x509_crt_deinit (crt);
 }
 
 /* A GnuTLS result as a system call's. */

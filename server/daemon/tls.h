@@ -17,10 +17,15 @@ struct tls_options {
   bool verify_peer;            /* clients must show a certificate of the CA */
 };
 
-/* NULL with a message printed when the credentials cannot be loaded. */
-extern struct tls_server *tls_server_new (const struct tls_options *);
-extern void tls_server_free (struct tls_server *); /* accepts NULL */
+/* NULL with a text when the credentials cannot be loaded.  They are read from
+ * their files now, never again: renewed ones make another server.
+ */
+extern struct tls_server *tls_server_new (const struct tls_options *,
+                                          char **ret_error);
+extern struct tls_server *tls_server_ref (struct tls_server *);
+extern void tls_server_unref (struct tls_server *); /* accepts NULL */
 
+/* Holds a reference on the server. */
 extern struct tls_session *tls_session_new (struct tls_server *, int fd);
 extern void tls_session_free (struct tls_session *); /* accepts NULL */
 
@@ -28,8 +33,15 @@ enum tls_result { TLS_AGAIN, TLS_READY, TLS_FAILED };
 extern enum tls_result tls_session_handshake (struct tls_session *);
 extern bool tls_session_wants_write (const struct tls_session *);
 extern const char *tls_session_error (const struct tls_session *);
-/* Distinguished name or PSK user of the peer, "" when it showed none. */
-extern const char *tls_session_identity (const struct tls_session *);
+/* Whom the peer has proven to be: malloc'd texts, NULL where there is none; a
+ * certificate's only when it was verified.
+ */
+struct tls_identity {
+  char *dn, *cn;               /* distinguished name; its common name */
+  char *psk_user;
+};
+extern void tls_session_identity (const struct tls_session *,
+                                  struct tls_identity *ret);
 
 /* As recv and writev with errno. */
 extern ssize_t tls_session_recv (struct tls_session *, void *, size_t);

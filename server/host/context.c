@@ -35,6 +35,9 @@ void
 host_context_done (struct host_context *c)
 {
   host_strings_free (&c->strings);
+  free (c->tls_dn);
+  free (c->tls_cn);
+  free (c->tls_psk_user);
   pthread_mutex_destroy (&c->strings_lock);
 }
 
@@ -44,6 +47,7 @@ host_call_begin (struct host_call *call, struct host_context *context)
   call->context = context;
   call->outer = current;
   call->error = 0;
+  call->quiet = false;
   call->text[0] = '\0';
   current = call;
 }

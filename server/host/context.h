@@ -38,6 +38,8 @@ struct host_context {
   struct host_peer peer;
   const char *export_name;     /* as the client said it; "" before */
   bool tls;
+  /* Whom TLS has proven the client to be; owned, NULL: nobody. */
+  char *tls_dn, *tls_cn, *tls_psk_user;
   atomic_int disconnect;       /* nbdkit_disconnect: 0 no, 1 gently, 2 now */
   pthread_mutex_t strings_lock; /* protects strings */
   struct host_strings strings;
@@ -50,6 +52,7 @@ struct host_call {
   struct host_call *outer;      /* restored by host_call_end */
   int error;                    /* nbdkit_set_error; 0: not called */
   char text[HOST_ERROR_TEXT_MAX]; /* last nbdkit_error; "" */
+  bool quiet;                   /* errors are not logged, only kept in text */
 };
 extern void host_call_begin (struct host_call *, struct host_context *);
 extern void host_call_end (struct host_call *);

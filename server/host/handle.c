@@ -58,7 +58,7 @@ ask_properties (struct handle *x)
   const struct nbdkit_plugin *p = &x->plugin->p;
   int write, flush, trim, zero, fast, multi, rotational, extents;
 
-  write = x->plugin->read_only ? 0 : ask (p->can_write, x->h, !!p->pwrite);
+  write = x->read_only ? 0 : ask (p->can_write, x->h, !!p->pwrite);
   flush = ask (p->can_flush, x->h, !!p->flush);
   rotational = ask (p->is_rotational, x->h, 0);
   multi = ask (p->can_multi_conn, x->h, 0);
@@ -110,6 +110,7 @@ resolve_name (struct plugin *pl, struct host_context *context,
               char **ret_name)
 {
   const char *name = context->export_name;
+  char canonical[NBD_MAX_STRING + 1];
 
   if (*name == '\0' && pl->p.default_export) {
     name = pl->p.default_export (pl->read_only, context->tls);
@@ -118,27 +119,49 @@ resolve_name (struct plugin *pl, struct host_context *context,
       return -1;
     }
   }
+  if (pl->ext.export_name) {
+    if (pl->ext.export_name (name, canonical, sizeof canonical) == -1)
+      return -1;
+    name = canonical;
+  }
   *ret_name = strdup (name);
   return *ret_name ? 0 : -1;
 }
 
 int
-handle_open (struct plugin *pl, struct host_context *context,
-             struct handle **ret, char **ret_error)
+handle_name (struct plugin *pl, struct host_context *context,
+             char **ret_name, char **ret_error)
+{
+  struct host_call call;
+  int r;
+
+  host_call_begin (&call, context);
+  r = resolve_name (pl, context, ret_name);
+  if (r == -1 && call.text[0])
+    *ret_error = strdup (call.text);
+  host_call_end (&call);
+  return r;
+}
+
+int
+handle_open (struct plugin *pl, struct host_context *context, char *name,
+             bool read_only, struct handle **ret, char **ret_error)
 {
   struct handle *x = calloc (1, sizeof *x);
   const char *asked = context->export_name, *description;
   struct host_call call;
 
   *ret_error = NULL;
-  if (x == NULL)
+  if (x == NULL) {
+    free (name);
     return -1;
+  }
   x->plugin = pl;
+  x->name = name;
+  x->read_only = read_only || pl->read_only;
   host_call_begin (&call, context);
-  if (resolve_name (pl, context, &x->name) == -1)
-    goto error;
   context->export_name = x->name;
-  x->h = pl->p.open (pl->read_only);
+  x->h = pl->p.open (x->read_only);
   if (x->h == NULL || ask_size (x) == -1 || ask_properties (x) == -1)
     goto error;
   if (pl->p.export_description &&

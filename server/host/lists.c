@@ -83,14 +83,19 @@ nbdkit_add_extent (struct nbdkit_extents *x, uint64_t offset, uint64_t length,
 }
 
 void
+host_export_done (struct host_export *e)
+{
+  free (e->name);
+  free (e->description);
+}
+
+void
 host_exports_done (struct nbdkit_exports *x)
 {
   size_t i;
 
-  for (i = 0; i < x->count; ++i) {
-    free (x->v[i].name);
-    free (x->v[i].description);
-  }
+  for (i = 0; i < x->count; ++i)
+    host_export_done (&x->v[i]);
   free (x->v);
   *x = (struct nbdkit_exports) { .count = 0 };
 }

@@ -26,6 +26,7 @@ struct nbdkit_exports {
   struct host_export { char *name, *description; } *v; /* owned */
   bool use_default;            /* nbdkit_use_default_export was called */
 };
+extern void host_export_done (struct host_export *);
 extern void host_exports_done (struct nbdkit_exports *);
 extern int host_exports_add (struct nbdkit_exports *, const char *name,
                              const char *description);

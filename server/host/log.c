@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,12 +11,19 @@
 
 #define LINE_MAX_BYTES 2048
 
-static bool log_priorities, log_verbose; /* constant once threads run */
+static bool log_priorities;     /* constant once threads run */
+static atomic_bool log_verbose;
 
 void
 host_log_setup (bool priorities, bool verbose)
 {
   log_priorities = priorities;
+  log_verbose = verbose;
+}
+
+void
+host_log_set_verbose (bool verbose)
+{
   log_verbose = verbose;
 }
 

@@ -9,9 +9,10 @@ enum host_log_level { HOST_LOG_ERROR, HOST_LOG_WARNING, HOST_LOG_INFO,
                       HOST_LOG_DEBUG };
 
 /* PRIORITIES: prefix lines with "<N>" (stderr is the journal).  VERBOSE lets
- * debug lines through.  Set once before threads start.
+ * debug lines through.  Called once before threads start.
  */
 extern void host_log_setup (bool priorities, bool verbose);
+extern void host_log_set_verbose (bool);
 extern bool host_log_verbose (void);
 extern void host_log (enum host_log_level, const char *fmt, ...)
   __attribute__ ((format (printf, 2, 3)));

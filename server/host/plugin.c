@@ -125,8 +125,8 @@ key_length (const char *arg)
   return arg[n] == '=' ? n : 0;
 }
 
-int
-plugin_config (struct plugin *pl, const char *arg)
+static int
+config_one (struct plugin *pl, const char *arg)
 {
   const size_t n = key_length (arg);
   const char *magic = pl->p.magic_config_key;
@@ -136,14 +136,13 @@ plugin_config (struct plugin *pl, const char *arg)
   if (n == 0 && magic == NULL) {
     /* As with scripts: the first bare word is script=. */
     if (pl->configured_one) {
-      host_log (HOST_LOG_ERROR, "expecting key=value, not \"%s\"", arg);
+      nbdkit_error ("expecting key=value, not \"%s\"", arg);
       return -1;
     }
     magic = "script";
   }
   if (pl->p.config == NULL) {
-    host_log (HOST_LOG_ERROR, "%s: this plugin does not need parameters",
-              pl->p.name);
+    nbdkit_error ("the plugin %s takes no parameters", pl->p.name);
     return -1;
   }
   pl->configured_one = true;
@@ -151,12 +150,24 @@ plugin_config (struct plugin *pl, const char *arg)
     return pl->p.config (magic, arg);
   key = strndup (arg, n);
   if (key == NULL) {
-    host_log (HOST_LOG_ERROR, "out of memory");
+    nbdkit_error ("out of memory");
     return -1;
   }
-  /* The value stays valid: it is a part of the program's arguments. */
   r = pl->p.config (key, arg + n + 1);
   free (key);
+  return r;
+}
+
+int
+plugin_config (struct plugin *pl, const char *arg,
+               struct host_call *ret_call)
+{
+  int r;
+
+  host_call_begin (ret_call, NULL);
+  ret_call->quiet = true;
+  r = config_one (pl, arg);
+  host_call_end (ret_call);
   return r;
 }
 

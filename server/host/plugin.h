@@ -29,8 +29,11 @@ struct plugin {
  * message has been printed.
  */
 extern int plugin_load (struct plugin *, const char *name, const char *dir);
-/* "key=value" or a bare word for the magic key. */
-extern int plugin_config (struct plugin *, const char *arg);
+/* "key=value" or a bare word for the magic key.  The text must live as long as
+ * the plugin.  -1: RET_CALL->text is the reason.
+ */
+extern int plugin_config (struct plugin *, const char *arg,
+                          struct host_call *ret_call);
 /* "-D NAME.FLAG=N": true when the flag belongs to this plugin and was set. */
 extern bool plugin_debug_flag (struct plugin *, const char *arg);
 extern int plugin_ready (struct plugin *);
@@ -49,6 +52,7 @@ struct handle {
   void *h;                     /* the plugin's */
   uint64_t size;
   uint16_t tx_flags;           /* NBD_TX_* */
+  bool read_only;
   bool can_write, can_flush, can_trim, can_zero, can_extents;
   int can_fua, can_cache;      /* NBDKIT_FUA_*, NBDKIT_CACHE_* */
   bool can_fast_zero;
@@ -57,11 +61,18 @@ struct handle {
   char *description;           /* or NULL */
 };
 
-/* Open the export that CONTEXT names and ask it for everything that
- * negotiation needs.  -1: *ret_error is a malloc'd reason (or NULL).
+/* The one name of the export that CONTEXT asks for, malloc'd: the default
+ * export resolved, other ways to say a name reduced to that of the list.  -1:
+ * *ret_error is a malloc'd reason (or NULL).
  */
-extern int handle_open (struct plugin *, struct host_context *,
-                        struct handle **ret, char **ret_error);
+extern int handle_name (struct plugin *, struct host_context *,
+                        char **ret_name, char **ret_error);
+/* Open NAME, which becomes the handle's or is freed, and ask it for everything
+ * that negotiation needs.  -1: as above.
+ */
+extern int handle_open (struct plugin *, struct host_context *, char *name,
+                        bool read_only, struct handle **ret,
+                        char **ret_error);
 extern void handle_close (struct handle *, struct host_context *);
 extern void handle_describe (const struct handle *,
                              struct handshake_export *);

@@ -36,7 +36,8 @@ nbdkit_verror (const char *fmt, va_list args)
     va_end (again);
     errno = saved_errno;
   }
-  host_vlog (HOST_LOG_ERROR, fmt, args);
+  if (call == NULL || !call->quiet)
+    host_vlog (HOST_LOG_ERROR, fmt, args);
   errno = saved_errno;
 }
 

@@ -10,6 +10,7 @@ tests_daemon_btrnbdtest_la_LDFLAGS = \
 DAEMON_TESTS = \
 	tests/daemon/protocol.sh \
 	tests/daemon/behaviour.sh \
+	tests/daemon/config.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
 EXTRA_DIST += $(DAEMON_TESTS) \

@@ -1,0 +1,18 @@
+/* daemon: telling systemd how things stand (sd_notify(3)).
+ *
+ * The protocol is a datagram of a few lines; libsystemd would be a dependency
+ * larger than this server for it.  Without NOTIFY_SOCKET all do nothing.
+ */
+#ifndef BTRNBDD_DAEMON_NOTIFY_H
+#define BTRNBDD_DAEMON_NOTIFY_H
+
+/* Serving; also the end of a reload. */
+extern void notify_ready (void);
+extern void notify_reloading (void);
+/* The end may take this long. */
+extern void notify_stopping (unsigned seconds);
+/* A line for `systemctl status`. */
+extern void notify_status (const char *fmt, ...)
+  __attribute__ ((format (printf, 1, 2)));
+
+#endif /* BTRNBDD_DAEMON_NOTIFY_H */

@@ -1,0 +1,267 @@
+/* daemon: the [export] sections of the configuration. */
+#include <config.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/access.h"
+#include "daemon/exports.h"
+#include "daemon/fail.h"
+#include "daemon/ini.h"
+#include "nbd/proto.h"
+
+#define MAX_CONNECTIONS 65536
+
+struct rule {
+  char *name;                  /* without the * of a pattern */
+  size_t len;
+  bool pattern;
+  struct access *allow;        /* NULL: not said here, as below */
+  bool has_read_only, has_max, has_iops, has_bandwidth;
+  struct export_settings set;
+};
+
+struct rules {
+  atomic_uint refs;
+  size_t count;
+  struct rule *v;              /* exact names, then patterns, longest first */
+};
+
+struct rules *
+rules_new (void)
+{
+  struct rules *x = calloc (1, sizeof *x);
+
+  if (x)
+    x->refs = 1;
+  return x;
+}
+
+struct rules *
+rules_ref (struct rules *x)
+{
+  x->refs++;
+  return x;
+}
+
+static void
+rule_done (struct rule *r)
+{
+  access_free (r->allow);
+  free (r->name);
+}
+
+void
+rules_unref (struct rules *x)
+{
+  size_t i;
+
+  if (x == NULL || --x->refs > 0)
+    return;
+  for (i = 0; i < x->count; ++i)
+    rule_done (&x->v[i]);
+  free (x->v);
+  free (x);
+}
+
+/* --- parsing --- */
+
+static int
+parse_bool (const char *s, bool *ret, char **ret_error)
+{
+  static const char *const yes[] = { "yes", "true", "on", "1" };
+  static const char *const no[] = { "no", "false", "off", "0" };
+  size_t i;
+
+  for (i = 0; i < 4; ++i)
+    if (strcasecmp (s, yes[i]) == 0 || strcasecmp (s, no[i]) == 0) {
+      *ret = strcasecmp (s, yes[i]) == 0;
+      return 0;
+    }
+  return fail (ret_error, "must be yes or no");
+}
+
+/* A number with K, M, G (powers of 1024) or none; up to 2^50. */
+static int
+parse_rate (const char *s, double *ret, char **ret_error)
+{
+  static const char units[] = "kmgt";
+  unsigned long long n;
+  const char *unit;
+  char *end;
+
+  errno = 0;
+  n = strtoull (s, &end, 10);
+  if (!isdigit ((unsigned char) *s) || errno)
+    return fail (ret_error, "must be a number, or one with K, M or G");
+  *ret = n;
+  if (*end) {
+    unit = strchr (units, tolower ((unsigned char) *end));
+    if (unit == NULL || end[1])
+      return fail (ret_error, "must be a number, or one with K, M or G");
+    *ret *= UINT64_C (1) << 10 * (unit - units + 1);
+  }
+  if (*ret < 1 || *ret > (double) (UINT64_C (1) << 50))
+    return fail (ret_error, "is out of range; leave it out for no limit");
+  return 0;
+}
+
+static int
+parse_count (const char *s, unsigned *ret, char **ret_error)
+{
+  unsigned long n;
+  char *end;
+
+  errno = 0;
+  n = strtoul (s, &end, 10);
+  if (!isdigit ((unsigned char) *s) || *end || errno || n < 1 ||
+      n > MAX_CONNECTIONS)
+    return fail (ret_error, "must be a number from 1 to %u",
+                 MAX_CONNECTIONS);
+  *ret = n;
+  return 0;
+}
+
+/* One line; only allow= may be repeated. */
+static int
+parse_entry (struct rule *r, const struct ini_entry *e, char **ret_error)
+{
+  bool *seen;
+  int result;
+
+  if (strcmp (e->key, "allow") == 0)
+    return access_add (&r->allow, e->value, ret_error);
+  if (strcmp (e->key, "readonly") == 0) {
+    seen = &r->has_read_only;
+    result = parse_bool (e->value, &r->set.read_only, ret_error);
+  }
+  else if (strcmp (e->key, "iops") == 0) {
+    seen = &r->has_iops;
+    result = parse_rate (e->value, &r->set.iops, ret_error);
+  }
+  else if (strcmp (e->key, "bandwidth") == 0) {
+    seen = &r->has_bandwidth;
+    result = parse_rate (e->value, &r->set.bandwidth, ret_error);
+  }
+  else if (strcmp (e->key, "max-connections") == 0) {
+    seen = &r->has_max;
+    result = parse_count (e->value, &r->set.max_connections, ret_error);
+  }
+  else
+    return fail (ret_error, "an export has no such setting (there are allow, "
+                 "readonly, iops, bandwidth, max-connections)");
+  if (result == 0 && *seen)
+    return fail (ret_error, "is there twice");
+  *seen = true;
+  return result;
+}
+
+/* Keep the order that rules_find wants. */
+static int
+insert (struct rules *x, const struct rule *r)
+{
+  struct rule *v = realloc (x->v, (x->count + 1) * sizeof *v);
+  size_t i = 0;
+
+  if (v == NULL)
+    return -1;
+  x->v = v;
+  while (i < x->count && (!v[i].pattern ||
+                          (r->pattern && v[i].len >= r->len)))
+    i++;
+  memmove (v + i + 1, v + i, (x->count - i) * sizeof *v);
+  v[i] = *r;
+  x->count++;
+  return 0;
+}
+
+int
+rules_add (struct rules *x, const struct ini_section *s, const char *path,
+           char **ret_error)
+{
+  struct rule r = { .len = strlen (s->name) };
+  size_t i;
+
+  if (r.len > NBD_MAX_STRING)
+    return fail (ret_error, "%s:%u: the name is too long", path, s->line);
+  r.pattern = r.len > 0 && s->name[r.len - 1] == '*';
+  r.len -= r.pattern;
+  r.name = strndup (s->name, r.len);
+  if (r.name == NULL)
+    return fail (ret_error, "out of memory");
+  for (i = 0; i < s->count; ++i)
+    if (parse_entry (&r, &s->entries[i], ret_error) == -1) {
+      fail_note (ret_error, "%s:%u: %s: ", path, s->entries[i].line,
+                 s->entries[i].key);
+      rule_done (&r);
+      return -1;
+    }
+  if (insert (x, &r) == -1) {
+    rule_done (&r);
+    return fail (ret_error, "out of memory");
+  }
+  return 0;
+}
+
+/* --- asking --- */
+
+unsigned
+rules_wants (const struct rules *x)
+{
+  unsigned wants = 0;
+  size_t i;
+
+  for (i = 0; i < x->count; ++i)
+    wants |= access_wants (x->v[i].allow);
+  return wants;
+}
+
+static bool
+applies (const struct rule *r, const char *name)
+{
+  return r->pattern ? strncmp (name, r->name, r->len) == 0
+    : strcmp (name, r->name) == 0;
+}
+
+struct export_settings
+rules_find (const struct rules *x, const char *name)
+{
+  struct export_settings set = { .allow = NULL };
+  bool read_only = false, max = false, iops = false, bandwidth = false;
+  size_t i;
+
+  for (i = 0; i < x->count; ++i) {
+    const struct rule *r = &x->v[i];
+
+    if (!applies (r, name))
+      continue;
+    if (set.allow == NULL)
+      set.allow = r->allow;
+    if (r->has_read_only && !read_only)
+      set.read_only = r->set.read_only;
+    if (r->has_max && !max)
+      set.max_connections = r->set.max_connections;
+    if (r->has_iops && !iops)
+      set.iops = r->set.iops;
+    if (r->has_bandwidth && !bandwidth)
+      set.bandwidth = r->set.bandwidth;
+    read_only |= r->has_read_only;
+    max |= r->has_max;
+    iops |= r->has_iops;
+    bandwidth |= r->has_bandwidth;
+  }
+  return set;
+}
+
+bool
+rules_hide_nothing (const struct rules *x, const struct host_context *c)
+{
+  size_t i;
+
+  for (i = 0; i < x->count; ++i)
+    if (!access_allows (x->v[i].allow, c))
+      return false;
+  return true;
+}
