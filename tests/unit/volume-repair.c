@@ -2,6 +2,11 @@
  */
 #include "unit/volume_help.h"
 
+#include <pthread.h>
+#include <time.h>
+
+#include "base/err.h"
+
 #define LOGICAL (UINT64_C (1) << 30)
 #define LEN 16384
 #define COPY1 (100 * MIB)
@@ -82,7 +87,7 @@ test_dup_repair (void **state)
   fault_arm (p.dev[0], IO_WRITE, FAULT_OFF, 0);
   assert_int_equal (volume_read_verified (p.v, LOGICAL, buf, LEN, 0, verify,
                                           &calls), 0);
-  assert_int_equal (calls, 2);
+  assert_int_equal (calls, 3); /* twice of the good copy */
   assert_int_equal (buf[5000], 'g');
   assert_true (is_good (&p, 1, COPY1));
   assert_true (is_good (&p, 1, COPY2));
@@ -111,8 +116,128 @@ test_first_given (void **state)
   spoil (&p, 1, COPY2);
   assert_int_equal (volume_read_verified (p.v, LOGICAL, buf, LEN, 2, verify,
                                           &calls), 0);
-  assert_int_equal (calls, 1);
+  assert_int_equal (calls, 2);
   assert_true (is_good (&p, 1, COPY2));
+  volume_close (p.v);
+}
+
+/* The range is written anew just when a good copy of what it held before has
+ * been read.
+ */
+struct late {
+  struct pool *p;
+  uint8_t byte, want;          /* want 0: everything is right */
+  unsigned calls;
+};
+
+static int
+verify_late (void *opaque, const void *buf, size_t len)
+{
+  struct late *l = opaque;
+  const uint8_t *b = buf;
+  char again[LEN];
+
+  for (size_t i = 0; i < len && l->want != 0; ++i)
+    if (b[i] != l->want)
+      return err_new (ERR_block_csum, "byte %zu", i);
+  if (l->calls++ == 0) {
+    memset (again, l->byte, LEN);
+    assert_int_equal (volume_write (l->p->v, LOGICAL, again, LEN), 0);
+  }
+  return 0;
+}
+
+static void
+holds_byte (struct pool *p, uint64_t at, char byte)
+{
+  char buf[LEN];
+
+  assert_int_equal (device_read (p->mem[0], at, buf, LEN), 0);
+  for (unsigned i = 0; i < LEN; ++i)
+    assert_int_equal (buf[i], byte);
+}
+
+static void
+test_overwritten_meanwhile (void **state)
+{
+  struct late l = { .byte = 'n', .want = 'g' };
+  struct pool p;
+  char buf[LEN];
+
+  (void) state;
+  open_dup (&p);
+  write_good (&p);
+  spoil (&p, 1, COPY1);
+  l.p = &p;
+  assert_int_equal (volume_read_verified (p.v, LOGICAL, buf, LEN, 0,
+                                          verify_late, &l), 0);
+  assert_int_equal (buf[5000], 'g');
+  holds_byte (&p, COPY1, 'n');
+  holds_byte (&p, COPY2, 'n');
+
+  /* Data without checksums, a copy that could not be read. */
+  l = (struct late) { .p = &p, .byte = 'm' };
+  fault_arm (p.dev[0], IO_READ, FAULT_ONCE, 1);
+  assert_int_equal (volume_read_verified (p.v, LOGICAL, buf, LEN, 0,
+                                          verify_late, &l), 0);
+  assert_int_equal (l.calls, 2);
+  holds_byte (&p, COPY1, 'm');
+  holds_byte (&p, COPY2, 'm');
+  volume_close (p.v);
+}
+
+/* Nor may it be written between the second look and the repair. */
+static void *
+write_newer (void *opaque)
+{
+  struct pool *p = opaque;
+  char buf[LEN];
+
+  memset (buf, 'n', LEN);
+  assert_int_equal (volume_write (p->v, LOGICAL, buf, LEN), 0);
+  return NULL;
+}
+
+struct racing {
+  struct pool *p;
+  pthread_t thread;
+  unsigned calls;
+};
+
+static int
+verify_racing (void *opaque, const void *buf, size_t len)
+{
+  const struct timespec ts = { .tv_nsec = 30000000 };
+  struct racing *x = opaque;
+  const uint8_t *b = buf;
+
+  if (b[5000] != 'g' || len != LEN)
+    return err_new (ERR_block_csum, "byte 5000");
+  if (++x->calls == 2) {
+    pthread_create (&x->thread, NULL, write_newer, x->p);
+    nanosleep (&ts, NULL);
+  }
+  return 0;
+}
+
+static void
+test_repair_shuts_writers_out (void **state)
+{
+  struct racing x = { .calls = 0 };
+  struct pool p;
+  char buf[LEN];
+
+  (void) state;
+  open_dup (&p);
+  write_good (&p);
+  spoil (&p, 1, COPY1);
+  x.p = &p;
+  assert_int_equal (volume_read_verified (p.v, LOGICAL, buf, LEN, 0,
+                                          verify_racing, &x), 0);
+  assert_int_equal (x.calls, 2);
+  pthread_join (x.thread, NULL);
+  holds_byte (&p, COPY1, 'n');
+  holds_byte (&p, COPY2, 'n');
   volume_close (p.v);
 }
 
@@ -181,7 +306,7 @@ test_read_error (void **state)
   fault_arm (p.dev[0], IO_WRITE, FAULT_ONCE, 1);
   assert_int_equal (volume_read_verified (p.v, LOGICAL, buf, LEN, 0, verify,
                                           &calls), 0);
-  assert_int_equal (calls, 1);
+  assert_int_equal (calls, 2);
   assert_int_equal (fault_hits (p.dev[0], IO_WRITE), 1);
   assert_int_equal (volume_dev_stat (p.v, 0, DEV_STAT_READ), 1);
   assert_int_equal (volume_dev_stat (p.v, 0, DEV_STAT_WRITE), 1);
@@ -327,6 +452,8 @@ main (void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_dup_repair),
     cmocka_unit_test (test_first_given),
+    cmocka_unit_test (test_overwritten_meanwhile),
+    cmocka_unit_test (test_repair_shuts_writers_out),
     cmocka_unit_test (test_both_bad),
     cmocka_unit_test (test_read_only),
     cmocka_unit_test (test_read_error),

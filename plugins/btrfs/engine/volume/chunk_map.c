@@ -32,6 +32,7 @@ RB_GENERATE_INTERNAL (volume_chunks, chunk, entry, chunk_cmp,
 void
 chunk_map_init (struct volume *v)
 {
+  rwlock_init (&v->mend_lock, RANK_MEND);
   rwlock_init (&v->lock, RANK_VOLUME);
   RB_INIT (&v->chunks);
 }
@@ -56,6 +57,7 @@ chunk_map_done (struct volume *v)
     chunk_free (c);
   }
   rwlock_done (&v->lock);
+  rwlock_done (&v->mend_lock);
 }
 
 /* The last chunk that begins at or before LOGICAL. */

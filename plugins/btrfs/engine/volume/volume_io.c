@@ -444,9 +444,21 @@ run_simple (struct volume *v, struct volume_op *op)
   return true;
 }
 
+static int
+run (struct volume *v, struct volume_op *ops, size_t n)
+{
+  if (n == 1 && ops[0].result == 0 && ops[0].len > 0 &&
+      run_simple (v, &ops[0]))
+    return ops[0].result;
+  return run_planned (v, ops, n);
+}
+
 int
 volume_run (struct volume *v, struct volume_op *ops, size_t n)
 {
+  bool writes = false;
+  int r;
+
   for (size_t i = 0; i < n; ++i) {
     ops[i].result = 0;
     if (ops[i].kind == IO_FLUSH)
@@ -455,11 +467,14 @@ volume_run (struct volume *v, struct volume_op *ops, size_t n)
       ops[i].result = err_new (ERR_dev_readonly, "%llu + %llu",
                                (unsigned long long) ops[i].logical,
                                (unsigned long long) ops[i].len);
+    writes = writes || ops[i].kind != IO_READ;
   }
-  if (n == 1 && ops[0].result == 0 && ops[0].len > 0 &&
-      run_simple (v, &ops[0]))
-    return ops[0].result;
-  return run_planned (v, ops, n);
+  if (!writes)
+    return run (v, ops, n);
+  rwlock_rdlock (&v->mend_lock);
+  r = run (v, ops, n);
+  rwlock_unlock (&v->mend_lock);
+  return r;
 }
 
 int

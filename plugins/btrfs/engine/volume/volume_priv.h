@@ -40,6 +40,11 @@ struct volume {
 
   atomic_bool read_only;
 
+  /* RANK_MEND: held shared while something is written or discarded,
+   * exclusive while a copy is mended from another.
+   */
+  struct rwlock mend_lock;
+
   struct rwlock lock;             /* protects everything below */
   struct volume_chunks chunks;
 };

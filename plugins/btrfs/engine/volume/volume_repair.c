@@ -3,9 +3,11 @@
  * Only data that has passed the caller's check is ever written back, and only
  * over copies that failed it (or could not be read) in the same call.
  *
- * The range may be freed and written anew while it is being mended.  Then the
- * old data may end up on one copy; whoever reads that copy next sees it fail
- * verification and mends it from the others.
+ * The range may be written anew at any time, be it in place or because it was
+ * freed.  So the good copy is read and checked once more while nobody writes
+ * to the volume (mend_lock): what is then put on the bad copy is what the good
+ * one holds, and nothing at all when that is not what the caller is after any
+ * more.
  */
 #include <config.h>
 
@@ -15,6 +17,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/math.h"
+#include "io/device.h"
 #include "volume/volume_priv.h"
 
 /* Where copy MIRROR of LOGICAL begins. */
@@ -68,14 +71,25 @@ mend (struct volume *v, uint64_t logical, unsigned mirror, const void *buf,
                (unsigned long long) at.physical);
 }
 
-/* The bits of BAD are mirrors, 1 .. COPIES_MAX. */
+/* The bits of BAD are mirrors, 1 .. COPIES_MAX; GOOD has passed VERIFY. */
 static void
-mend_all (struct volume *v, uint64_t logical, const void *buf, size_t len,
-          unsigned bad)
+mend_all (struct volume *v, uint64_t logical, size_t len, unsigned good,
+          unsigned bad, volume_verify_fn verify, void *opaque)
 {
-  for (unsigned m = 1; m <= COPIES_MAX; ++m)
-    if ((bad & (1u << m)) && !volume_read_only (v))
-      mend (v, logical, m, buf, len);
+  CLEANUP_FREE void *buf = NULL;
+
+  if (bad == 0 || volume_read_only (v))
+    return;
+  buf = io_alloc (len);
+  if (buf == NULL)
+    return;                     /* the next reader will try */
+  rwlock_wrlock (&v->mend_lock);
+  if (volume_read (v, logical, good, buf, len) == 0 &&
+      verify (opaque, buf, len) == 0)
+    for (unsigned m = 1; m <= COPIES_MAX; ++m)
+      if (bad & (1u << m))
+        mend (v, logical, m, buf, len);
+  rwlock_unlock (&v->mend_lock);
 }
 
 static int
@@ -132,7 +146,7 @@ volume_read_verified (struct volume *v, uint64_t logical, void *buf,
     if (r == 0) {
       r = verify (opaque, buf, len);
       if (r == 0) {
-        mend_all (v, logical, buf, len, bad);
+        mend_all (v, logical, len, m, bad, verify, opaque);
         err_clear ();
         return 0;
       }
