@@ -71,8 +71,9 @@ extern int btrnbd_pool_close (struct btrnbd_pool *);
 /* Drop everything without writing (tests: a crash). */
 extern void btrnbd_pool_kill (struct btrnbd_pool *);
 
-/* Everything acknowledged so far is durable.  -ERR_write_lost, once, when a
- * write that was acknowledged could not be carried out afterwards.
+/* Everything acknowledged so far is durable.  An error while any of it cannot
+ * be written: it stays in memory, is what readers see, and each call tries
+ * again.
  */
 extern int btrnbd_pool_sync (struct btrnbd_pool *);
 

@@ -2,7 +2,10 @@
  *
  * Rounds of writing until there is no space, on files that exist: what was
  * acknowledged is there after a reopen, nothing is lost, and removing or
- * punching always works and gives the space back.
+ * punching always works and gives the space back.  What is refused has no
+ * effect.
+ *
+ *   data-full [SEED...]: small writes with these seeds.
  */
 #include <config.h>
 
@@ -105,12 +108,13 @@ fill (struct env *e, uint64_t *seed, unsigned max_blocks)
 }
 
 static void
-rounds (const struct btrnbd_mkfs_opts *mkfs, unsigned max_blocks)
+rounds (const struct btrnbd_mkfs_opts *mkfs, unsigned max_blocks,
+        uint64_t seed)
 {
   const char *dir = getenv ("TMPDIR");
   struct env e = { .version = calloc (1, FILE_SIZE / BLOCK),
                    .buf = malloc (1 << 20) };
-  uint64_t seed = max_blocks, first = 0, done;
+  uint64_t first = 0, done;
   char cmd[8192];
   unsigned i;
 
@@ -170,7 +174,7 @@ large_writes (void **state)
   const struct btrnbd_mkfs_opts mkfs = { .size = 256 << 20, .force = true };
 
   (void) state;
-  rounds (&mkfs, 200);
+  rounds (&mkfs, 200, 200);
 }
 
 static void
@@ -179,7 +183,7 @@ small_writes (void **state)
   const struct btrnbd_mkfs_opts mkfs = { .size = 256 << 20, .force = true };
 
   (void) state;
-  rounds (&mkfs, 2);
+  rounds (&mkfs, 2, 2);
 }
 
 /* Zeroes that keep their space need none where the file has all of it. */
@@ -238,13 +242,22 @@ zero_in_full_pool (void **state)
 }
 
 int
-main (void)
+main (int argc, char *argv[])
 {
+  const struct btrnbd_mkfs_opts mkfs = { .size = 256 << 20, .force = true };
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (large_writes),
     cmocka_unit_test (small_writes),
     cmocka_unit_test (zero_in_full_pool),
   };
 
+  while (--argc > 0) {
+    const uint64_t seed = strtoull (*++argv, NULL, 0);
+
+    rounds (&mkfs, 2 + seed % 30, seed);
+    printf ("# seed %llu is right\n", (unsigned long long) seed);
+    if (argc == 1)
+      return 0;
+  }
   return cmocka_run_group_tests (tests, NULL, NULL);
 }

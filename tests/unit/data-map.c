@@ -184,12 +184,30 @@ put (struct file_data *f, uint64_t sector, uint8_t byte)
   bool replaced;
   uint32_t page;
 
-  dirty_throttle (f->d, 1);
+  assert_int_equal (dirty_throttle (f->d, 1), 0);
   assert_int_equal (cache_take_pages (f->d->cache, &page, 1), 1);
   memset (page_mem (f->d->pages, page), byte, PS);
   assert_int_equal (dirty_put (f, sector * PS, page, false, &replaced), 0);
   if (replaced)
     dirty_unthrottle (f->d, 1);
+}
+
+/* Write-out ends, or fails. */
+static void
+end_batch (struct file_data *f, const struct dirty_page *page,
+           const uint64_t *disk, size_t n, struct dirty_batch *batch)
+{
+  size_t i;
+
+  if (rnd (4) == 0) {
+    assert_int_equal (dirty_return (f, page, n, batch), 0);
+    for (i = 0; i < n; ++i)
+      assert_true (dirty_any (f, page[i].offset, page[i].offset + PS,
+                              batch->seq));
+  }
+  else
+    dirty_finish (f, page, disk, n);
+  dirty_batch_end (f, batch);
 }
 
 /* Unwritten, being written, written again meanwhile, held. */
@@ -251,10 +269,8 @@ dirty_model (void **state)
     case 3:
       if (n > 0 && rnd (3) == 0) {
         size_t i;
-        bool lost = rnd (4) == 0;
 
-        dirty_finish (&f, page, lost ? NULL : disk, n);
-        dirty_batch_end (&f, &batch);
+        end_batch (&f, page, disk, n, &batch);
         for (i = 0; i < n; ++i) {
           uint64_t a, b;
 
@@ -289,7 +305,7 @@ dirty_model (void **state)
     }
   }
   if (n > 0) {
-    dirty_finish (&f, page, NULL, n);
+    dirty_return (&f, page, n, &batch);
     dirty_batch_end (&f, &batch);
   }
   file_done (&d, &f);
@@ -301,9 +317,10 @@ release_later (void *opaque)
   struct { struct file_data *f; struct dirty_page *p; size_t n;
            struct dirty_batch *b; } *x = opaque;
   const struct timespec ts = { .tv_nsec = 20000000 };
+  const uint64_t disk = UINT64_C (1) << 30;
 
   nanosleep (&ts, NULL);
-  dirty_finish (x->f, x->p, NULL, x->n);
+  dirty_finish (x->f, x->p, &disk, x->n);
   dirty_batch_end (x->f, x->b);
   return NULL;
 }
@@ -322,6 +339,7 @@ holds (void **state)
   pthread_t t;
   struct { struct file_data *f; struct dirty_page *p; size_t n;
            struct dirty_batch *b; } x = { &f, page, 1, &batch };
+  const uint64_t disk = UINT64_C (2) << 30;
   uint64_t a, b;
 
   (void) state;
@@ -337,7 +355,7 @@ holds (void **state)
   assert_int_equal (dirty_collect (&f, 0, SECTORS * PS, UINT64_MAX, more, 8,
                                    &batch2), 1);
   assert_int_equal (more[0].offset, 40 * PS);
-  dirty_finish (&f, more, NULL, 1);
+  dirty_finish (&f, more, &disk, 1);
   dirty_batch_end (&f, &batch2);
   assert_true (dirty_next (&f, 0, SECTORS * PS, &a, &b));
   assert_int_equal (a, 2 * PS);
@@ -357,6 +375,7 @@ flush_waits (void **state)
   struct dirty_batch first, second;
   struct file_data f;
   struct data d;
+  const uint64_t disk = UINT64_C (1) << 30;
   uint64_t seq;
 
   (void) state;
@@ -369,12 +388,12 @@ flush_waits (void **state)
   assert_int_equal (dirty_collect (&f, 0, SECTORS * PS, seq, two, 4,
                                    &second), 0);
   assert_true (dirty_any (&f, 0, SECTORS * PS, seq));
-  dirty_finish (&f, one, NULL, 1);
+  dirty_finish (&f, one, &disk, 1);
   dirty_batch_end (&f, &first);
   assert_int_equal (dirty_collect (&f, 0, SECTORS * PS, UINT64_MAX, two, 4,
                                    &second), 1);
   assert_true (dirty_any (&f, 0, SECTORS * PS, seq));
-  dirty_finish (&f, two, NULL, 1);
+  dirty_finish (&f, two, &disk, 1);
   assert_true (dirty_any (&f, 0, SECTORS * PS, seq));
   dirty_batch_end (&f, &second);
   assert_false (dirty_any (&f, 0, SECTORS * PS, seq));

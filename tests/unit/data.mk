@@ -3,8 +3,10 @@ DATA_TESTS = \
 	tests/unit/data-cache \
 	tests/unit/data-decompress \
 	tests/unit/data-full \
+	tests/unit/data-keep \
 	tests/unit/data-map \
 	tests/unit/data-model \
+	tests/unit/data-scarce \
 	tests/unit/data-threads
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
@@ -25,6 +27,12 @@ tests_unit_data_threads_LDADD = $(TEST_LIBS)
 tests_unit_data_full_SOURCES = tests/unit/data-full.c
 tests_unit_data_full_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_full_LDADD = $(TEST_LIBS)
+tests_unit_data_keep_SOURCES = tests/unit/data-keep.c tests/crash/shield.h
+tests_unit_data_keep_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_keep_LDADD = $(TEST_LIBS)
+tests_unit_data_scarce_SOURCES = tests/unit/data-scarce.c tests/crash/shield.h
+tests_unit_data_scarce_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_scarce_LDADD = $(TEST_LIBS)
 tests_unit_data_map_SOURCES = tests/unit/data-map.c
 tests_unit_data_map_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_map_LDADD = $(TEST_LIBS)

@@ -197,12 +197,25 @@ stamp (struct file_data *f)
     err_clear ();
 }
 
+static void
+leave (struct inode *inode, bool gone)
+{
+  struct file_data *f = inode->data;
+
+  dirty_drop_all (f);
+  if (!gone)
+    stamp (f);
+  file_leave (f);
+  inode->data = NULL;
+  file_free (f);
+}
+
 int
 data_evict (void *data, struct inode *inode)
 {
   struct file_data *f = inode->data;
   uint32_t nlink;
-  int r = 0;
+  int r;
 
   (void) data;
   if (f == NULL)
@@ -215,29 +228,24 @@ data_evict (void *data, struct inode *inode)
   mutex_lock (&inode->lock);
   nlink = inode->nlink;
   mutex_unlock (&inode->lock);
-  if (nlink > 0)
+  if (nlink > 0) {
     r = file_write_out (f, 0, DATA_FILE_END, UINT64_MAX);
-  if (r < 0) /* what could not even be begun is lost now */
-    __atomic_fetch_add (&f->d->lost_seq, 1, __ATOMIC_RELAXED);
-  dirty_drop_all (f);
-  if (nlink > 0)
-    stamp (f);
-  file_leave (f);
-  inode->data = NULL;
-  file_free (f);
-  return r;
+    if (r < 0)
+      return r;
+  }
+  leave (inode, nlink == 0);
+  return 0;
+}
+
+void
+data_drop (void *data, struct inode *inode)
+{
+  (void) data;
+  if (inode->data != NULL)
+    leave (inode, true);
 }
 
 /* --- write-out in the background --- */
-
-static uint64_t
-now_ms (void)
-{
-  struct timespec ts;
-
-  clock_gettime (CLOCK_MONOTONIC, &ts);
-  return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 static bool
 too_much (const struct data *d)
@@ -255,7 +263,7 @@ choose (struct data *d)
   struct file_data *f;
 
   TAILQ_FOREACH (f, &d->dirty_files, dirty_link)
-    if (f->busy < DATA_FLUSHERS
+    if (f->busy < DATA_FLUSHERS && now >= f->retry_at
         && (much || now - f->dirty_since >= DIRTY_AGE_MS))
       break;
   if (f != NULL) {
@@ -321,44 +329,12 @@ flusher (void *opaque)
 
 /* --- write-out on demand --- */
 
-/* Tell of pages that background write-out lost, once. */
-static int
-tell_lost (struct file_data *f, int r)
-{
-  bool lost;
-
-  mutex_lock (&f->dirty_lock);
-  lost = f->lost_told != f->lost_seq;
-  f->lost_told = f->lost_seq;
-  mutex_unlock (&f->dirty_lock);
-  if (r < 0 || !lost)
-    return r;
-  return err_new (ERR_write_lost, "tree %" PRIu64 " inode %" PRIu64,
-                  f->inode->root->id, f->inode->ino);
-}
-
-uint64_t
-data_failures (struct data *d, struct inode *inode)
-{
-  struct file_data *f = __atomic_load_n (&inode->data, __ATOMIC_ACQUIRE);
-  uint64_t n;
-
-  (void) d;
-  if (f == NULL)
-    return 0;
-  mutex_lock (&f->dirty_lock);
-  n = f->lost_seq;
-  mutex_unlock (&f->dirty_lock);
-  return n;
-}
-
 int
 data_write_out (struct data *d, struct inode *inode, uint64_t offset,
                 uint64_t len)
 {
   struct file_data *f;
   uint64_t end;
-  int r;
 
   if (d->env.read_only)
     return 0;
@@ -367,9 +343,8 @@ data_write_out (struct data *d, struct inode *inode, uint64_t offset,
     return 0;
   if (!add_ok (offset, len, &end) || end > DATA_FILE_END - d->ps)
     end = DATA_FILE_END - d->ps;
-  r = file_write_out (f, round_down (offset, d->ps), round_up (end, d->ps),
-                      dirty_now (f));
-  return tell_lost (f, r);
+  return file_write_out (f, round_down (offset, d->ps),
+                         round_up (end, d->ps), dirty_now (f));
 }
 
 /* A listed file that the sync GEN has not seen; d->lock held. */
@@ -409,19 +384,6 @@ data_write_out_all (struct data *d)
   }
   mutex_unlock (&d->lock);
   return r;
-}
-
-int
-data_tell_lost (struct data *d)
-{
-  const uint64_t seq = __atomic_load_n (&d->lost_seq, __ATOMIC_RELAXED);
-  const uint64_t told = __atomic_exchange_n (&d->lost_told, seq,
-                                             __ATOMIC_RELAXED);
-
-  if (seq == told)
-    return 0;
-  return err_new (ERR_write_lost, "%" PRIu64 " failures, see the log",
-                  seq - told);
 }
 
 uint64_t

@@ -30,8 +30,11 @@ extern int data_new (const struct data_env *, struct data **ret);
 /* Nothing is dirty any more (data_flush_all), no file is open. */
 extern void data_free (struct data *);
 
-/* Fills in the hooks that inode/ needs (evict_data, truncate_items). */
+/* Fill in the hooks that inode/ needs (evict_data, drop_data,
+ * truncate_items).
+ */
 extern int data_evict (void *data, struct inode *);
+extern void data_drop (void *data, struct inode *);
 extern int data_truncate_items (void *data, struct inode *, uint64_t size);
 
 /* Every operation takes any byte range; [offset, offset+len) must lie inside
@@ -62,21 +65,12 @@ extern int data_prefetch (struct data *, struct inode *, uint64_t offset,
 extern int data_set_size (struct data *, struct inode *, uint64_t size);
 
 /* Write out what is dirty in the range: afterwards its file extents are in
- * the running transaction.  An earlier failure of background write-out is
- * returned here, once per flusher.
+ * the running transaction.  What cannot be written stays dirty, is what
+ * readers see, and makes every call fail until it is written.
  */
 extern int data_write_out (struct data *, struct inode *, uint64_t offset,
                            uint64_t len);
 extern int data_write_out_all (struct data *);
-/* Failures of write-out of this file so far.  Whoever remembers the number
- * it saw learns of each failure at its next look, after data_write_out,
- * whoever caused or met it.
- */
-extern uint64_t data_failures (struct data *, struct inode *);
-/* -ERR_write_lost, once, when any write-out has failed since the last call:
- * that of a file that was closed has nobody else to be told to.
- */
-extern int data_tell_lost (struct data *);
 /* Bytes that write-outs have overwritten in place so far: durable after a
  * device flush that began later, which no commit need cause.
  */

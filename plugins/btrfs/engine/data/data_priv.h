@@ -51,6 +51,8 @@ struct data {
   size_t dirty_pages;
   size_t dirty_limit, dirty_background;
   size_t map_entries;          /* of all files (atomic) */
+  uint64_t written_pages;      /* so far (atomic) */
+  uint64_t failures;           /* of write-out (atomic) */
   uint64_t flipped;            /* last transaction that made prealloc of data
                                   (atomic) */
 
@@ -58,8 +60,6 @@ struct data {
   struct cond progress;        /* dirty_pages went down, a file became idle */
   struct cond work;            /* for the flushers */
   TAILQ_HEAD (file_list, file_data) dirty_files;
-  uint64_t lost_seq, lost_told; /* failed write-outs, and those that
-                                  data_tell_lost told; atomic */
   uint64_t sync_gen;           /* of the newest data_write_out_all */
   bool stop;
   unsigned waiters;            /* writers beyond the limit (atomic) */
@@ -113,8 +113,7 @@ struct file_data {
   TAILQ_HEAD (, dirty_hold) holds;
   uint64_t batch_id;           /* of the newest batch */
   uint64_t seq;                /* of the last page that became dirty */
-  uint64_t lost_seq;           /* failures of write-out so far */
-  uint64_t lost_told;          /* of them, told by data_write_out */
+  uint64_t failures;           /* of write-out so far (atomic) */
   bool stamp;                  /* written in place, times behind (atomic) */
 
   /* Under data.lock. */
@@ -122,6 +121,7 @@ struct file_data {
   bool on_list;
   unsigned busy;               /* flushers that use this */
   uint64_t dirty_since;        /* ms */
+  uint64_t retry_at;           /* ms: flushers leave it alone until then */
   uint64_t sync_gen;           /* newest that has taken this file on */
 
   /* Hints (atomic). */
@@ -133,6 +133,9 @@ struct file_data {
 };
 
 #define PAGE_SIZE_OF(f) ((f)->d->ps)
+
+/* Milliseconds of the monotonic clock. */
+extern uint64_t now_ms (void);
 
 /* The state of INODE, made at first use. */
 extern int file_get (struct data *, struct inode *, struct file_data **ret);
@@ -232,18 +235,21 @@ extern void gaps_init (struct gaps *);
 extern void gaps_done (struct gaps *);
 extern int dirty_copy (struct file_data *, uint8_t *buf, size_t len,
                        uint64_t offset, struct gaps *);
-/* Pages in the sector range that are not dirty (`cur`). */
-extern size_t dirty_count_missing (struct file_data *, uint64_t start,
-                                   uint64_t end);
+/* What is known of each sector of the range is or'ed into STATE.  With the
+ * range locked, a sector may lose its states but gains none.
+ */
+enum { DIRTY_CUR = 1, DIRTY_WB = 2 };
+extern void dirty_states (struct file_data *, uint64_t start, uint64_t end,
+                          uint8_t *state);
 /* Is the sector dirty, and where; for block status: the first dirty page at
  * or above START (false: none below END) and the end of its run.
  */
 extern bool dirty_next (struct file_data *, uint64_t start, uint64_t end,
                         uint64_t *ret_start, uint64_t *ret_end);
 /* Wait until N more pages (an eighth of the limit at most) may be dirty, and
- * count them.
+ * count them.  -ERR_write_lost: what is dirty cannot be written.
  */
-extern void dirty_throttle (struct data *, size_t n);
+extern int dirty_throttle (struct data *, size_t n);
 extern void dirty_unthrottle (struct data *, size_t n);
 /* Put a page (contents complete, already counted by dirty_throttle) in as the
  * newest state of the sector; RESERVED: it holds a sector of data space.
@@ -294,11 +300,17 @@ extern void dirty_batch_end (struct file_data *, struct dirty_batch *);
 /* Wait for the batches that are under way, and for holds in the range. */
 extern void dirty_wait_written (struct file_data *, uint64_t start,
                                 uint64_t end);
-/* Pages under write-out are done: DISK[i] is their address and they become
- * clean cache, or NULL: they are dropped (lost).
+/* Pages under write-out are written, DISK[i] is their address: they become
+ * clean cache.
  */
 extern void dirty_finish (struct file_data *, const struct dirty_page *,
                           const uint64_t *disk, size_t n);
+/* Pages under write-out could not be written: they are dirty as before, but
+ * for those that are replaced by newer ones.  The number of sectors of space
+ * that these held.
+ */
+extern size_t dirty_return (struct file_data *, const struct dirty_page *,
+                            size_t n, const struct dirty_batch *);
 /* Some page of the range is `cur` and old enough, or some batch that is being
  * written has such a page.
  */

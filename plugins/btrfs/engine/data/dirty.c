@@ -1,8 +1,9 @@
 /* data: the dirty pages of a file.
  *
  * A page's way:  put (cur) -> collect (wb, contents frozen) -> finish (clean
- * cache, or lost).  A sector that is written again while it is under
- * write-out has both a `wb` and a newer `cur` page; readers see `cur`.
+ * cache), or return (cur again, when it could not be written).  A sector that
+ * is written again while it is under write-out has both a `wb` and a newer
+ * `cur` page; readers see `cur`.
  */
 #include <config.h>
 
@@ -158,19 +159,27 @@ dirty_copy (struct file_data *f, uint8_t *buf, size_t len, uint64_t offset,
   return r;
 }
 
-size_t
-dirty_count_missing (struct file_data *f, uint64_t start, uint64_t end)
+void
+dirty_states (struct file_data *f, uint64_t start, uint64_t end,
+              uint8_t *state)
 {
-  size_t n = (end - start) / f->d->ps;
+  const uint32_t ps = f->d->ps;
   struct dirty_frame *fr;
 
   if (__atomic_load_n (&f->num_dirty, __ATOMIC_ACQUIRE) == 0)
-    return n;
+    return;
   SCOPED_LOCK (&f->dirty_lock);
   for (fr = find_from (f, start); fr != NULL && fr->offset < end;
-       fr = RB_NEXT (dirty_tree, &f->dirty, fr))
-    n -= __builtin_popcount (fr->cur & frame_mask (f, fr, start, end));
-  return n;
+       fr = RB_NEXT (dirty_tree, &f->dirty, fr)) {
+    unsigned bits = (fr->cur | fr->wb) & frame_mask (f, fr, start, end);
+
+    for (; bits != 0; bits &= bits - 1) {
+      const unsigned i = __builtin_ctz (bits), bit = 1u << i;
+
+      state[(fr->offset + (uint64_t) i * ps - start) / ps]
+        |= (fr->cur & bit ? DIRTY_CUR : 0) | (fr->wb & bit ? DIRTY_WB : 0);
+    }
+  }
 }
 
 bool
@@ -206,7 +215,7 @@ dirty_next (struct file_data *f, uint64_t start, uint64_t end,
 
 /* --- the bound --- */
 
-static uint64_t
+uint64_t
 now_ms (void)
 {
   struct timespec ts;
@@ -228,17 +237,40 @@ wait_for_room (struct data *d, size_t n)
   __atomic_sub_fetch (&d->waiters, 1, __ATOMIC_RELAXED);
 }
 
+/* While pages wait that cannot be written, some writer would wait for ever:
+ * nothing was written since *WRITTEN, but write-out failed more than once.
+ */
+static int
+check_progress (struct data *d, uint64_t *written, uint64_t *failed)
+{
+  const uint64_t now = __atomic_load_n (&d->written_pages, __ATOMIC_RELAXED);
+  const uint64_t bad = __atomic_load_n (&d->failures, __ATOMIC_RELAXED);
+
+  if (now != *written) {
+    *written = now;
+    *failed = bad;
+  }
+  if (bad - *failed > 1)
+    return err_new (ERR_write_lost, "no room for more dirty data");
+  return trans_check (d->env.trans);
+}
+
 /* What is counted is never more than the limit, half of all pages: who has
  * been let in finds pages, because nobody else keeps some while it waits.
- * (After an abort write-out drops pages, so there is room then, too.)
  */
-void
+int
 dirty_throttle (struct data *d, size_t n)
 {
+  uint64_t written = __atomic_load_n (&d->written_pages, __ATOMIC_RELAXED);
+  uint64_t failed = __atomic_load_n (&d->failures, __ATOMIC_RELAXED);
   size_t now = __atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED);
 
   for (;;) {
     if (now + n > d->dirty_limit) {
+      const int r = check_progress (d, &written, &failed);
+
+      if (r < 0)
+        return r;
       wait_for_room (d, n);
       now = __atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED);
     }
@@ -251,6 +283,7 @@ dirty_throttle (struct data *d, size_t n)
     SCOPED_LOCK (&d->lock);
     cond_broadcast (&d->work);
   }
+  return 0;
 }
 
 void
@@ -553,10 +586,7 @@ dirty_finish (struct file_data *f, const struct dirty_page *p,
       assert (fr != NULL && (fr->wb & (1u << k)) != 0
               && fr->wb_page[k] == p[i].page);
       fr->wb &= ~(1u << k);
-      if (disk != NULL)
-        cache_put (d->cache, disk[i], p[i].page);
-      else
-        pages_give (d->pages, &p[i].page, 1);
+      cache_put (d->cache, disk[i], p[i].page);
       if ((fr->cur | fr->wb) == 0) {
         frame_drop_if_empty (f, fr);
         fr = NULL;
@@ -567,9 +597,47 @@ dirty_finish (struct file_data *f, const struct dirty_page *p,
     unlist_if_clean (f);
     cond_broadcast (&f->dirty_cond);
     mutex_unlock (&f->dirty_lock);
+    __atomic_fetch_add (&d->written_pages, step, __ATOMIC_RELAXED);
     dirty_unthrottle (d, step);
     done += step;
   }
+}
+
+size_t
+dirty_return (struct file_data *f, const struct dirty_page *p, size_t n,
+              const struct dirty_batch *batch)
+{
+  struct data *d = f->d;
+  size_t i, gone = 0, space = 0;
+
+  mutex_lock (&f->dirty_lock);
+  for (i = 0; i < n; ++i) {
+    const unsigned k = index_of (f, p[i].offset), bit = 1u << k;
+    struct dirty_frame *fr = find (f, p[i].offset);
+
+    assert (fr != NULL && (fr->wb & bit) != 0
+            && fr->wb_page[k] == p[i].page);
+    fr->wb &= ~bit;
+    if (fr->cur & bit) {        /* a newer one is there */
+      pages_give (d->pages, &p[i].page, 1);
+      space += p[i].reserved;
+      ++gone;
+      continue;
+    }
+    fr->seq = fr->cur != 0 ? MIN (fr->seq, batch->seq) : batch->seq;
+    fr->cur |= bit;
+    fr->page[k] = p[i].page;
+    if (p[i].reserved)
+      fr->reserved |= bit;
+    else
+      fr->reserved &= ~bit;
+  }
+  count (f, -(long) gone);
+  f->num_wb -= n;
+  cond_broadcast (&f->dirty_cond);
+  mutex_unlock (&f->dirty_lock);
+  dirty_unthrottle (d, gone);
+  return space;
 }
 
 bool

@@ -276,7 +276,6 @@ data_truncate_items (void *data, struct inode *inode, uint64_t size)
 {
   struct data *d = data;
   struct file_data *f;
-  char *notes;
   int r;
 
   r = file_get (d, inode, &f);
@@ -284,10 +283,6 @@ data_truncate_items (void *data, struct inode *inode, uint64_t size)
     return r;
   r = shrink (f, size);
   /* The inode is about to leave, for ever unless that failed. */
-  if (r == 0)
-    return data_evict (d, inode);
-  notes = err_take ();
-  data_evict (d, inode);
-  err_put (notes);
+  data_drop (d, inode);
   return r;
 }

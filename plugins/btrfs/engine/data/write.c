@@ -1,12 +1,20 @@
 /* data: taking writes in.
  *
- * Space is reserved before anything changes, so a write that does not fit has
- * no effect; what the caller gave is copied into pages of ours, which nobody
- * can change while they are checksummed and written.
+ * With the range locked, it is first planned what every sector needs, and all
+ * of that is reserved before anything changes: a write that does not fit has
+ * no effect.  A sector that is dirty may be written out at any moment, so it
+ * needs space like a clean one.  If there is not as much, write-out is kept
+ * away while just the others get space and those that are dirty are
+ * overwritten in their pages.
+ *
+ * What the caller gave is copied into pages of ours, which nobody can change
+ * while they are checksummed and written.
  */
 #include <config.h>
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,34 +24,45 @@
 
 #define CHUNK_PAGES 64         /* taken in at a time */
 
+/* Of a sector, beside DIRTY_CUR and DIRTY_WB. */
+enum { PLAN_CREDIT = 4, PLAN_DONE = 8 };
+
+enum place { PLACE_NEW, PLACE_PREALLOC, PLACE_SAME };
+
 struct writer {
   struct file_data *f;
   const uint8_t *buf;          /* of OFFSET; NULL: zeroes */
   uint64_t offset, end;        /* bytes */
+  uint64_t first, last;        /* sectors that are touched: [first, last) */
+  uint8_t *plan;               /* of each; NULL: all are PLAN_CREDIT */
+  uint8_t *tail;               /* the last sector as it was; may be NULL */
   size_t credits;              /* sectors of data space that we hold */
   /* The last answer of nocow_check: [start, end). */
   uint64_t nocow_start, nocow_end;
-  bool nocow;
+  enum place place;
 };
 
-/* Will this sector be written in place? */
+/* Where will this sector be written? */
 static int
-in_place (struct writer *w, uint64_t sector, bool *ret_nocow)
+find_place (struct writer *w, uint64_t sector, enum place *ret)
 {
   struct mapping m;
+  bool nocow;
   int r;
 
-  *ret_nocow = false;
+  *ret = PLACE_NEW;
   if (!file_may_nocow (w->f))
     return 0;
   if (sector < w->nocow_start || sector >= w->nocow_end) {
-    r = nocow_check (w->f, sector, &m, &w->nocow);
+    r = nocow_check (w->f, sector, &m, &nocow);
     if (r < 0)
       return r;
     w->nocow_start = m.offset;
     w->nocow_end = m.offset + m.len;
+    w->place = !nocow ? PLACE_NEW
+      : m.kind == MAP_PREALLOC ? PLACE_PREALLOC : PLACE_SAME;
   }
-  *ret_nocow = w->nocow;
+  *ret = w->place;
   return 0;
 }
 
@@ -60,62 +79,125 @@ reserve (struct writer *w, size_t sectors)
   return r;
 }
 
-/* Sectors of the range that need space: not those that are dirty already, nor
- * those that are written in place.
+/* *ret_need: sectors that get space.  HELD: nothing of the range is or will
+ * be under write-out, so dirty sectors need none.  Otherwise a prealloc
+ * extent below a dirty sector may not be one any more when our page is
+ * written.
  */
 static int
-count_sectors (struct writer *w, uint64_t start, uint64_t end, size_t *ret)
+make_plan (struct writer *w, bool held, size_t *ret_need)
 {
-  *ret = 0;
-  while (start < end) {
-    uint64_t stop;
-    bool nocow;
-    int r = in_place (w, start, &nocow);
+  const uint32_t ps = w->f->d->ps;
+  const size_t n = (w->last - w->first) / ps;
+  size_t i;
+
+  *ret_need = 0;
+  if (w->plan == NULL)
+    w->plan = malloc (n);
+  if (w->plan == NULL)
+    return err_new (ERR_nomem, "write");
+  memset (w->plan, 0, n);
+  w->nocow_start = w->nocow_end = 0;
+  /* Before the mappings: what is clean now stays as the map has it. */
+  dirty_states (w->f, w->first, w->last, w->plan);
+  for (i = 0; i < n; ++i) {
+    enum place place;
+    int r = find_place (w, w->first + i * ps, &place);
 
     if (r < 0)
       return r;
-    stop = MIN (end, w->nocow_end);
-    if (!nocow)
-      *ret += dirty_count_missing (w->f, start, stop);
-    start = stop;
+    if ((held && w->plan[i] != 0) || place == PLACE_SAME
+        || (place == PLACE_PREALLOC && w->plan[i] == 0))
+      continue;
+    w->plan[i] |= PLAN_CREDIT;
+    ++*ret_need;
   }
   return 0;
 }
 
 static int
-reserve_range (struct writer *w, uint64_t start, uint64_t end)
+plan_and_reserve (struct writer *w, bool held)
 {
-  const size_t all = (end - start) / w->f->d->ps;
   size_t need;
+  int r = make_plan (w, held, &need);
+
+  return r < 0 ? r : reserve (w, need);
+}
+
+/* The part of the write that lies in this sector. */
+static const uint8_t *
+part (const struct writer *w, uint64_t sector, uint64_t *ret_from,
+      size_t *ret_len)
+{
+  *ret_from = MAX (sector, w->offset);
+  *ret_len = MIN (sector + w->f->d->ps, w->end) - *ret_from;
+  return w->buf == NULL ? NULL : w->buf + (*ret_from - w->offset);
+}
+
+/* Held against write-out: what is dirty stays dirty. */
+static void
+overwrite_dirty (struct writer *w)
+{
+  const uint32_t ps = w->f->d->ps;
+  size_t i, len;
+
+  for (i = 0; i < (w->last - w->first) / ps; ++i)
+    if (w->plan[i] & DIRTY_CUR) {
+      uint64_t from;
+      const uint8_t *buf = part (w, w->first + i * ps, &from, &len);
+      bool base;
+
+      if (!dirty_patch (w->f, from, buf, len, NULL, &base))
+        assert (!"a dirty sector was written out behind a hold");
+      w->plan[i] = PLAN_DONE;
+    }
+}
+
+/* What has been zeroed in place takes writes after a commit. */
+static bool
+commit_helps (const struct data *d)
+{
+  return __atomic_load_n (&d->flipped, __ATOMIC_RELAXED)
+    > trans_committed_id (d->env.trans);
+}
+
+static int
+reserve_scarce (struct writer *w)
+{
+  struct data *d = w->f->d;
+  struct dirty_hold hold;
+  int r;
+
+  dirty_hold (w->f, &hold, w->first, w->last);
+  r = plan_and_reserve (w, true);
+  if (r == -ERR_nospace && file_may_nocow (w->f) && commit_helps (d)) {
+    err_clear ();
+    r = trans_commit (d->env.trans, NULL);
+    if (r == 0)
+      r = plan_and_reserve (w, true);
+  }
+  if (r == 0)
+    overwrite_dirty (w);
+  dirty_release (w->f, &hold, 0);
+  return r;
+}
+
+static int
+reserve_range (struct writer *w)
+{
   int r;
 
   /* What is not needed is given back: cheaper than to look, as long as there
    * is space.
    */
-  if (!file_may_nocow (w->f)) {
-    r = reserve (w, all);
-    if (r != -ERR_nospace)
-      return r;
-    need = dirty_count_missing (w->f, start, end);
-    if (need == all)
-      return r;
-    err_clear ();
-    return reserve (w, need);
-  }
-  r = count_sectors (w, start, end, &need);
-  if (r == 0)
-    r = reserve (w, need);
-  if (r != -ERR_nospace
-      || __atomic_load_n (&w->f->d->flipped, __ATOMIC_RELAXED)
-      <= trans_committed_id (w->f->d->env.trans))
+  if (!file_may_nocow (w->f))
+    r = reserve (w, (w->last - w->first) / w->f->d->ps);
+  else
+    r = plan_and_reserve (w, false);
+  if (r != -ERR_nospace)
     return r;
-  /* What has been zeroed in place takes writes after a commit. */
   err_clear ();
-  r = trans_commit (w->f->d->env.trans, NULL);
-  w->nocow_start = w->nocow_end = 0;
-  if (r == 0)
-    r = count_sectors (w, start, end, &need);
-  return r < 0 ? r : reserve (w, need);
+  return reserve_scarce (w);
 }
 
 static void
@@ -123,7 +205,25 @@ release (struct writer *w)
 {
   if (w->credits > 0)
     space_data_unreserve (w->f->d->env.space, w->credits * w->f->d->ps);
-  w->credits = 0;
+  free (w->plan);
+  free (w->tail);
+}
+
+/* A sector of which only the front is written is read before anything
+ * changes, if it is not the only one.
+ */
+static int
+read_tail (struct writer *w)
+{
+  const uint32_t ps = w->f->d->ps;
+
+  if (w->end == w->last || w->end >= file_size (w->f)
+      || w->last - w->first == ps)
+    return 0;
+  w->tail = malloc (ps);
+  if (w->tail == NULL)
+    return err_new (ERR_nomem, "write");
+  return file_read (w->f, w->tail, ps, w->last - ps);
 }
 
 /* Pages are short only while all that are not dirty are being read. */
@@ -157,29 +257,30 @@ compose (struct writer *w, uint64_t sector, uint8_t *page, bool *ret_done)
 {
   struct file_data *f = w->f;
   const uint32_t ps = f->d->ps;
-  const uint64_t from = MAX (sector, w->offset);
-  const uint64_t to = MIN (sector + ps, w->end);
+  const uint8_t *buf;
+  uint64_t from;
+  size_t len;
   bool base;
   int r;
 
   *ret_done = false;
-  if (from == sector && (to == sector + ps || to >= file_size (f))) {
-    fill (w, page, from, to - from);
-    memset (page + (to - from), 0, sector + ps - to);
+  buf = part (w, sector, &from, &len);
+  if (from == sector && (len == ps || from + len >= file_size (f))) {
+    fill (w, page, from, len);
+    memset (page + len, 0, ps - len);
     return 0;
   }
-  *ret_done = dirty_patch (f, from,
-                           w->buf == NULL ? NULL
-                           : w->buf + (from - w->offset),
-                           to - from, page, &base);
+  *ret_done = dirty_patch (f, from, buf, len, page, &base);
   if (*ret_done)
     return 0;
-  if (!base) {
+  if (!base && w->tail != NULL && sector + ps == w->last)
+    memcpy (page, w->tail, ps);
+  else if (!base) {
     r = file_read (f, page, ps, sector);
     if (r < 0)
       return r;
   }
-  fill (w, page + (from - sector), from, to - from);
+  fill (w, page + (from - sector), from, len);
   return 0;
 }
 
@@ -189,54 +290,51 @@ one_sector (struct writer *w, uint64_t sector, uint32_t page,
             bool *ret_used)
 {
   struct data *d = w->f->d;
-  bool done, nocow, replaced;
-  int r;
+  const uint8_t plan = w->plan == NULL ? PLAN_CREDIT
+    : w->plan[(sector - w->first) / d->ps];
+  bool done = (plan & PLAN_DONE) != 0, replaced;
+  int r = 0;
 
   *ret_used = false;
-  r = compose (w, sector, page_mem (d->pages, page), &done);
+  if (!done)
+    r = compose (w, sector, page_mem (d->pages, page), &done);
+  if (r == 0 && !done)
+    r = dirty_put (w->f, sector, page, (plan & PLAN_CREDIT) != 0, &replaced);
   if (r < 0 || done) {
     pages_give (d->pages, &page, 1);
     return r;
   }
-  r = in_place (w, sector, &nocow);
-  /* Short only if the sector was dirty when counted, and is not any more. */
-  if (r == 0 && !nocow && w->credits == 0
-      && dirty_count_missing (w->f, sector, sector + d->ps) > 0)
-    r = reserve (w, 1);
-  if (r == 0)
-    r = dirty_put (w->f, sector, page, !nocow && w->credits > 0, &replaced);
-  if (r < 0) {
-    pages_give (d->pages, &page, 1);
-    return r;
-  }
   *ret_used = !replaced;
-  if (!replaced && !nocow && w->credits > 0)
+  if (!replaced && (plan & PLAN_CREDIT))
     --w->credits;
   return 0;
 }
 
 static int
-put_all (struct writer *w, uint64_t start, uint64_t end)
+put_all (struct writer *w)
 {
   struct data *d = w->f->d;
   const size_t chunk = MIN ((size_t) CHUNK_PAGES, d->dirty_limit / 8);
+  uint64_t at = w->first;
   int r = 0;
 
-  while (start < end && r == 0) {
-    const size_t n = MIN ((end - start) / d->ps, (uint64_t) chunk);
+  while (at < w->last && r == 0) {
+    const size_t n = MIN ((w->last - at) / d->ps, (uint64_t) chunk);
     uint32_t page[CHUNK_PAGES];
     size_t i, unused = 0;
     bool used;
 
-    dirty_throttle (d, n);
+    r = dirty_throttle (d, n);
+    if (r < 0)
+      break;
     take_pages (d, page, n);
     for (i = 0; i < n && r == 0; ++i) {
-      r = one_sector (w, start + i * d->ps, page[i], &used);
+      r = one_sector (w, at + i * d->ps, page[i], &used);
       unused += !used;
     }
     pages_give (d->pages, page + i, n - i);
     dirty_unthrottle (d, unused + n - i);
-    start += n * d->ps;
+    at += n * d->ps;
   }
   return r;
 }
@@ -246,21 +344,21 @@ file_write (struct file_data *f, const void *buf, size_t len,
             uint64_t offset, bool range_locked)
 {
   const uint32_t ps = f->d->ps;
-  const uint64_t start = round_down (offset, ps);
-  const uint64_t end = round_up (offset + len, ps);
   struct writer w = { .f = f, .buf = buf, .offset = offset,
-                      .end = offset + len };
+                      .end = offset + len, .first = round_down (offset, ps),
+                      .last = round_up (offset + len, ps) };
   struct range_lock lock;
   int r;
 
-  r = reserve_range (&w, start, end);
-  if (r == 0) {
-    if (!range_locked)
-      range_lock (&f->ranges, &lock, start, end);
-    r = put_all (&w, start, end);
-    if (!range_locked)
-      range_unlock (&f->ranges, &lock);
-  }
+  if (!range_locked)
+    range_lock (&f->ranges, &lock, w.first, w.last);
+  r = read_tail (&w);
+  if (r == 0)
+    r = reserve_range (&w);
+  if (r == 0)
+    r = put_all (&w);
+  if (!range_locked)
+    range_unlock (&f->ranges, &lock);
   release (&w);
   if (r < 0)
     return err_note (r, "write to tree %" PRIu64 " inode %" PRIu64

@@ -7,8 +7,10 @@
  * trees, many ranges to a transaction (writeout_meta.c); at last the pages
  * become clean cache.
  *
- * What could not be written never gets an extent: the pages are dropped, the
- * file keeps its old contents there, and flushers are told (lost_seq).
+ * What could not be written never gets an extent: the pages are dirty again,
+ * with their promise of space, readers go on to see them, and each flush tries
+ * once more and fails until they are written.  New extents are laid elsewhere
+ * then, so one bad place of a disk does no harm.
  */
 #include <config.h>
 
@@ -25,6 +27,7 @@
 #include "data/writeout.h"
 
 #define OP_PAGES 256           /* most pages of one device operation */
+#define RETRY_MS 500           /* until flushers try a file again */
 
 static int
 wo_init (struct writeout *w, struct file_data *f, size_t max)
@@ -131,7 +134,9 @@ decide (struct writeout *w)
 
 /* --- allocate --- */
 
-/* Sectors that were reserved and do not need it, and the other way round. */
+/* Sectors that were reserved and do not need it, and the other way round.
+ * Afterwards just the COW pages are `reserved`.
+ */
 static int
 settle_space (struct writeout *w)
 {
@@ -143,25 +148,19 @@ settle_space (struct writeout *w)
     for (i = w->run[k].first; i < w->run[k].first + w->run[k].n; ++i) {
       const bool cow = w->run[k].mode == WO_COW;
 
-      if (cow)
-        ++w->promised;
-      if (w->page[i].reserved && !cow)
-        ++give;
-      else if (!w->page[i].reserved && cow)
-        ++need;
-      w->page[i].reserved = false;
+      give += w->page[i].reserved && !cow;
+      need += !w->page[i].reserved && cow;
     }
-  if (give >= need) {
-    if (give > need)
-      space_data_unreserve (w->d->env.space, (give - need) * ps);
-    return 0;
+  if (need > give) {
+    r = space_data_reserve (w->d->env.space, (need - give) * ps);
+    if (r < 0)
+      return err_note (r, "copy instead of a write in place");
   }
-  r = space_data_reserve (w->d->env.space, (need - give) * ps);
-  if (r < 0) {
-    /* What the others hold is still ours to give back. */
-    w->promised -= need - give;
-    return err_note (r, "copy instead of a write in place");
-  }
+  else if (give > need)
+    space_data_unreserve (w->d->env.space, (give - need) * ps);
+  for (k = 0; k < w->runs; ++k)
+    for (i = w->run[k].first; i < w->run[k].first + w->run[k].n; ++i)
+      w->page[i].reserved = w->run[k].mode == WO_COW;
   return 0;
 }
 
@@ -186,8 +185,11 @@ allocate (struct writeout *w)
 {
   const uint32_t ps = w->d->ps;
   uint64_t at = 0, left = 0;
-  size_t k, want = w->promised;
+  size_t k, i, want = 0;
   int r;
+
+  for (k = 0; k < w->runs; ++k)
+    want += w->run[k].mode == WO_COW ? w->run[k].n : 0;
 
   for (k = 0; k < w->runs; ++k) {
     struct wo_run *run = &w->run[k];
@@ -205,13 +207,14 @@ allocate (struct writeout *w)
       if (r < 0)
         return err_note (r, "%zu sectors of data", want);
       want -= left / ps;
-      w->promised -= left / ps;
       __atomic_store_n (&w->f->hint, at + left, __ATOMIC_RELAXED);
     }
     if ((uint64_t) run->n * ps > left)
       split_run (w, k, left / ps);
     run->disk = at;
     run->allocated = true;
+    for (i = run->first; i < run->first + run->n; ++i)
+      w->page[i].reserved = false;
     at += (uint64_t) run->n * ps;
     left -= (uint64_t) run->n * ps;
   }
@@ -362,27 +365,39 @@ count_written (struct writeout *w)
 }
 
 static void
-lose (struct writeout *w, int r)
+note_failure (struct writeout *w, int r)
 {
   struct file_data *f = w->f;
 
-  mutex_lock (&f->dirty_lock);
-  ++f->lost_seq;
-  mutex_unlock (&f->dirty_lock);
-  __atomic_fetch_add (&w->d->lost_seq, 1, __ATOMIC_RELAXED);
+  mutex_lock (&w->d->lock);
+  f->retry_at = now_ms () + RETRY_MS;
+  mutex_unlock (&w->d->lock);
+  __atomic_fetch_add (&f->failures, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add (&w->d->failures, 1, __ATOMIC_RELAXED);
   log_error ("tree %" PRIu64 " inode %" PRIu64 ": write-out failed: %s",
              f->inode->root->id, f->inode->ino, err_text (r));
 }
 
+/* The addresses of RUN are free again, its pages hold promises. */
+static void
+take_back (struct writeout *w, const struct wo_run *run)
+{
+  size_t i;
+
+  space_data_unalloc (w->d->env.space, run->disk,
+                      (uint64_t) run->n * w->d->ps);
+  for (i = run->first; i < run->first + run->n; ++i)
+    w->page[i].reserved = true;
+}
+
 /* Everything that the batch still holds goes back: block groups, addresses
- * without an extent, promises; pages become clean or are dropped.
+ * without an extent; pages become clean or are dirty again.
  */
 static void
-finish (struct writeout *w)
+finish (struct writeout *w, const struct dirty_batch *batch)
 {
   struct space *space = w->d->env.space;
-  const uint32_t ps = w->d->ps;
-  size_t k, i;
+  size_t k, i, unused = 0;
 
   for (k = 0; k < w->runs; ++k) {
     struct wo_run *run = &w->run[k];
@@ -390,17 +405,17 @@ finish (struct writeout *w)
     if (run->mode != WO_COW)
       space_nocow_end (space, run->group);
     else if (run->allocated && !run->inserted)
-      space_data_free (space, run->disk, (uint64_t) run->n * ps);
-    dirty_finish (w->f, w->page + run->first,
-                  run->inserted ? w->disk + run->first : NULL, run->n);
+      take_back (w, run);
+    if (run->inserted)
+      dirty_finish (w->f, w->page + run->first, w->disk + run->first, run->n);
+    else
+      unused += dirty_return (w->f, w->page + run->first, run->n, batch);
   }
   /* Pages that were not decided on. */
   i = w->runs == 0 ? 0 : w->run[w->runs - 1].first + w->run[w->runs - 1].n;
-  dirty_finish (w->f, w->page + i, NULL, w->n - i);
-  for (i = 0; i < w->n; ++i)
-    w->promised += w->page[i].reserved;
-  if (w->promised > 0)
-    space_data_unreserve (space, w->promised * ps);
+  unused += dirty_return (w->f, w->page + i, w->n - i, batch);
+  if (unused > 0)
+    space_data_unreserve (space, unused * w->d->ps);
 }
 
 static int
@@ -430,9 +445,10 @@ run_batch (struct writeout *w)
   return r < 0 ? r : failed;
 }
 
+/* *ret_next: where the pages that were tried end. */
 static int
 write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
-             size_t *ret_n)
+             size_t *ret_n, uint64_t *ret_next)
 {
   const size_t max = MIN (__atomic_load_n (&f->num_dirty, __ATOMIC_ACQUIRE),
                           (size_t) DATA_BATCH_PAGES);
@@ -441,6 +457,7 @@ write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
   int r;
 
   *ret_n = 0;
+  *ret_next = end;
   if (max == 0)
     return 0;
   r = wo_init (&w, f, max);
@@ -451,36 +468,46 @@ write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
   w.n = dirty_collect (f, start, end, seq, w.page, max, &batch);
   if (w.n > 0) {
     *ret_n = w.n;
-    __atomic_store_n (&f->cursor, w.page[w.n - 1].offset + f->d->ps,
-                      __ATOMIC_RELAXED);
+    *ret_next = w.page[w.n - 1].offset + f->d->ps;
+    __atomic_store_n (&f->cursor, *ret_next, __ATOMIC_RELAXED);
     r = run_batch (&w);
     if (r < 0)
-      lose (&w, r);
-    finish (&w);
+      note_failure (&w, r);
+    finish (&w, &batch);
     dirty_batch_end (f, &batch);
   }
   wo_done (&w);
   return r;
 }
 
+/* Each page is tried once.  Somebody else's failure counts when its pages are
+ * not there for us to try.
+ */
 int
 file_write_out (struct file_data *f, uint64_t start, uint64_t end,
                 uint64_t seq)
 {
+  const uint64_t before = __atomic_load_n (&f->failures, __ATOMIC_RELAXED);
+  uint64_t from = start, next;
   int r = 0, one;
   size_t n;
 
   for (;;) {
-    one = write_batch (f, start, end, seq, &n);
-    if (one < 0 && r == 0)
-      r = one;
-    if (n > 0)
+    one = write_batch (f, from, end, seq, &n, &next);
+    if (one < 0) {
+      r = r < 0 ? r : one;
+      from = next;
+    }
+    if (n > 0 && from < end)
       continue;
-    if (one < 0)
+    if (n == 0 && one < 0)
       return r; /* no memory to collect with */
     dirty_wait_written (f, start, end);
-    if (!dirty_any (f, start, end, seq))
+    if (r < 0 || !dirty_any (f, start, end, seq))
       return r;
+    if (__atomic_load_n (&f->failures, __ATOMIC_RELAXED) - before > 2)
+      return err_new (ERR_write_lost, "tree %" PRIu64 " inode %" PRIu64,
+                      f->inode->root->id, f->inode->ino);
   }
 }
 
@@ -489,11 +516,14 @@ bool
 file_write_some (struct file_data *f, uint64_t seq)
 {
   const uint64_t from = __atomic_load_n (&f->cursor, __ATOMIC_RELAXED);
+  uint64_t next;
   size_t n;
+  int r;
 
-  if (write_batch (f, from, DATA_FILE_END, seq, &n) < 0)
+  r = write_batch (f, from, DATA_FILE_END, seq, &n, &next);
+  if (r == 0 && n == 0 && from > 0)
+    r = write_batch (f, 0, from, seq, &n, &next);
+  if (r < 0)
     err_clear ();
-  if (n == 0 && from > 0 && write_batch (f, 0, from, seq, &n) < 0)
-    err_clear ();
-  return n > 0;
+  return r == 0 && n > 0;
 }

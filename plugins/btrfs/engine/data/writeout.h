@@ -31,7 +31,6 @@ struct writeout {
   uint8_t *sums;               /* of each page */
   struct wo_run *run;
   size_t runs;
-  size_t promised;             /* sectors of data space still promised */
   bool map_nocow;              /* verdict of the mapping looked at last */
 };
 

@@ -110,7 +110,6 @@ open_file (struct btrnbd_pool *p, struct inode *inode, bool volume,
   f->inode = f->open->inode;
   f->read_only = (flags & BTRNBD_OPEN_RDONLY) != 0 || p->fs->read_only ||
     api_root_read_only (f->inode->root);
-  f->failures_seen = data_failures (p->fs->data, f->inode);
   *ret = f;
   return 0;
 }
@@ -188,23 +187,6 @@ btrnbd_file_description (struct btrnbd_file *f)
 
 /* --- durability --- */
 
-/* R is what write-out said.  It tells a failure of the background once, but
- * every handle that was open has to learn of it.
- */
-static int
-note_failures (struct btrnbd_file *f, int r)
-{
-  uint64_t now = data_failures (f->pool->fs->data, f->inode);
-  uint64_t seen;
-
-  seen = __atomic_exchange_n (&f->failures_seen, now, __ATOMIC_ACQ_REL);
-  if (r < 0 || seen == now)
-    return r;
-  return err_new (ERR_write_lost, "tree %llu inode %llu",
-                  (unsigned long long) f->inode->root->id,
-                  (unsigned long long) f->inode->ino);
-}
-
 /* What has been written out of INODE becomes durable, and its names. */
 static int
 flush_inode (struct btrnbd_pool *p, struct inode *inode)
@@ -232,7 +214,6 @@ flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
   int r;
 
   r = data_write_out (f->pool->fs->data, f->inode, offset, len);
-  r = note_failures (f, r);
   return r < 0 ? r : flush_inode (f->pool, f->inode);
 }
 

@@ -48,7 +48,6 @@ struct btrnbd_file {
   bool read_only;
   char *description;           /* or NULL */
 
-  uint64_t failures_seen;      /* of write-out (atomic) */
 };
 
 /* --- api_pool.c --- */

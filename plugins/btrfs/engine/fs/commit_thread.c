@@ -44,8 +44,9 @@ run_refs (struct fs *fs)
 static void
 commit_if_dirty (struct fs *fs)
 {
+  /* What fails is told already, stays dirty, and fails again when flushed. */
   if (fs->data && data_write_out_all (fs->data) < 0)
-    log_warning ("periodic write-out: %s", err_text (-ERR_write_lost));
+    err_clear ();
   if (trans_is_dirty (fs->trans) && trans_commit (fs->trans, NULL) < 0)
     err_clear ();               /* the abort has been told already */
 }

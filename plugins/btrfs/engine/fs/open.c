@@ -382,7 +382,8 @@ open_inodes (struct fs *fs)
   struct inodes_env env = {
     .trans = fs->trans, .roots = fs->roots, .space = fs->space,
     .extents = fs->extents, .read_only = fs->read_only, .opaque = fs->data,
-    .evict_data = data_evict, .truncate_items = data_truncate_items,
+    .evict_data = data_evict, .drop_data = data_drop,
+    .truncate_items = data_truncate_items,
     .pool = fs, .use_incompat = use_incompat,
   };
 
@@ -568,17 +569,16 @@ flush_in_place (struct fs *fs)
 int
 fs_commit (struct fs *fs)
 {
-  int r, lost, e;
+  int r, e;
 
   if (fs->read_only)
     return 0;
-  /* What can be committed is, whatever else was lost. */
+  /* What can be committed is, whatever else could not be written. */
   r = data_write_out_all (fs->data);
   e = trans_commit (fs->trans, NULL);
   if (e == 0)
     e = flush_in_place (fs);
-  lost = data_tell_lost (fs->data);
-  return r < 0 ? r : e < 0 ? e : lost;
+  return r < 0 ? r : e;
 }
 
 /* A pool that crashed between the copies of its superblock and was not

@@ -296,9 +296,31 @@ inode_set_unlinked (struct inode *in)
   in->priv->unlinked = true;
 }
 
-/* Locked, and again on return: take IN, unused, out of memory. */
 static void
-evict (struct inodes *ii, struct inode *in)
+tell (const char *what, const struct inode *in, int r)
+{
+  log_error ("inode %llu of subvolume %llu %s: %s",
+             (unsigned long long) in->ino,
+             (unsigned long long) in->root->id, what, err_text (r));
+}
+
+static void
+delete_items (const struct inodes_env *env, struct inode *in)
+{
+  int r = orphan_delete (in);
+
+  if (r == 0)
+    return;
+  if (env->drop_data != NULL)
+    env->drop_data (env->opaque, in); /* of a truncate cut short */
+  tell ("is left for the next open", in, r);
+}
+
+/* Locked, and again on return: take IN, unused, out of memory.  It stays when
+ * it has data that cannot be written and is not going to be deleted.
+ */
+static void
+evict (struct inodes *ii, struct inode *in, bool forced)
 {
   const struct inodes_env *env = &ii->env;
   const bool unlinked = in->priv->unlinked;
@@ -309,20 +331,21 @@ evict (struct inodes *ii, struct inode *in)
   mutex_unlock (&ii->lock);
   if (env->evict_data != NULL)
     r = env->evict_data (env->opaque, in);
-  if (r < 0)
-    log_error ("inode %llu of subvolume %llu: %s",
-               (unsigned long long) in->ino,
-               (unsigned long long) in->root->id, err_text (r));
-  else if (unlinked && !env->read_only) {
-    r = orphan_delete (in);
-    if (r < 0 && env->evict_data != NULL)
-      (void) env->evict_data (env->opaque, in); /* of a truncate cut short */
-    if (r < 0)
-      log_warning ("inode %llu of subvolume %llu is left for the next open: "
-                   "%s", (unsigned long long) in->ino,
-                   (unsigned long long) in->root->id, err_text (r));
+  if (r < 0) {
+    tell (forced ? "loses data" : "keeps data in memory", in, r);
+    if (forced)
+      env->drop_data (env->opaque, in);
   }
+  else if (unlinked && !env->read_only)
+    delete_items (env, in);
   mutex_lock (&ii->lock);
+  if (r < 0 && !forced) {
+    in->priv->state = INODE_READY;
+    TAILQ_INSERT_TAIL (&ii->lru, in->priv, lru);
+    ++ii->lru_len;
+    cond_broadcast (&ii->changed);
+    return;
+  }
   remove_from_table (ii, in);
   mutex_unlock (&ii->lock);
   destroy (in);
@@ -352,11 +375,11 @@ inode_put (struct inode *in)
   assert (in->priv->refs > 0);
   if (--in->priv->refs == 0) {
     if (in->priv->unlinked || in->data != NULL || ii->closing)
-      evict (ii, in);
+      evict (ii, in, ii->closing);
     else {
       TAILQ_INSERT_TAIL (&ii->lru, in->priv, lru);
       if (++ii->lru_len > LRU_MAX)
-        evict (ii, lru_pop (ii));
+        evict (ii, lru_pop (ii), false);
     }
   }
   mutex_unlock (&ii->lock);
@@ -382,7 +405,7 @@ forget_root (struct inodes *ii, uint64_t root_id)
                       (unsigned long long) root_id);
     TAILQ_REMOVE (&ii->lru, p, lru);
     --ii->lru_len;
-    evict (ii, p->inode);
+    evict (ii, p->inode, true);
     goto again;
   }
   return 0;
@@ -433,7 +456,7 @@ inodes_free (struct inodes *ii)
   mutex_lock (&ii->lock);
   ii->closing = true;
   while (!TAILQ_EMPTY (&ii->lru))
-    evict (ii, lru_pop (ii));
+    evict (ii, lru_pop (ii), true);
   if (!RB_EMPTY (&ii->table))
     r = err_new (ERR_busy, "an inode is still in use");
   mutex_unlock (&ii->lock);

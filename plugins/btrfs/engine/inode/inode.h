@@ -54,8 +54,12 @@ struct inodes_env {
    * before its items are deleted, and when an inode leaves memory.
    */
   void *opaque;
-  /* Also for an inode without data; NULL hooks are not called. */
+  /* Also for an inode without data; NULL hooks are not called.  An error:
+   * nothing was dropped, the inode stays for now.
+   */
   int (*evict_data) (void *opaque, struct inode *);
+  /* Drop what could not be evicted. */
+  void (*drop_data) (void *opaque, struct inode *);
   /* Set the length of a file's extents (unlink uses 0): data/'s truncate. */
   int (*truncate_items) (void *opaque, struct inode *, uint64_t size);
   /* The commit of the running transaction shall set this incompat bit in the

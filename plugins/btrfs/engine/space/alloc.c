@@ -207,12 +207,12 @@ space_data_alloc (struct space *sp, uint64_t min, uint64_t want,
   return r;
 }
 
-void
-space_data_free (struct space *sp, uint64_t start, uint64_t len)
+/* sp->lock held. */
+static void
+data_free_locked (struct space *sp, uint64_t start, uint64_t len)
 {
   struct block_group *bg;
 
-  SCOPED_LOCK (&sp->lock);
   bg = space_find (sp, start);
   assert (bg && bg->reserved >= len);
   bg->reserved -= len;
@@ -224,6 +224,22 @@ space_data_free (struct space *sp, uint64_t start, uint64_t len)
                     len / sp->sectorsize, true, NULL) < 0)
     err_clear ();               /* the space is lost until the next open */
   mutex_unlock (&bg->lock);
+}
+
+void
+space_data_free (struct space *sp, uint64_t start, uint64_t len)
+{
+  SCOPED_LOCK (&sp->lock);
+  data_free_locked (sp, start, len);
+}
+
+void
+space_data_unalloc (struct space *sp, uint64_t start, uint64_t len)
+{
+  SCOPED_LOCK (&sp->lock);
+  data_free_locked (sp, start, len);
+  sp->info[space_data_kind (sp)].may_use += len;
+  sp->data_promised += len;
 }
 
 int

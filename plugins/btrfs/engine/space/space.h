@@ -47,6 +47,8 @@ extern int space_data_alloc (struct space *, uint64_t min, uint64_t want,
                              uint64_t *ret_len);
 /* Give back an extent from space_data_alloc that never got a reference. */
 extern void space_data_free (struct space *, uint64_t start, uint64_t len);
+/* The same, and it is a promise again. */
+extern void space_data_unalloc (struct space *, uint64_t start, uint64_t len);
 
 /* NOCOW writes: hold the group of START writable (it may not become
  * read-only meanwhile); false when it is read-only already.
