@@ -283,7 +283,7 @@ test_read_only (void **state)
   assert_int_equal (volume_write (p.v, LOGICAL, buf, LEN),
                     -ERR_dev_readonly);
   assert_int_equal (volume_flush (p.v), -ERR_dev_readonly);
-  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), true),
+  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), SUPER_ALL),
                     -ERR_dev_readonly);
   assert_int_equal (fault_count (p.dev[0], IO_WRITE), 0);
   volume_close (p.v);

@@ -217,7 +217,7 @@ test_write (void **state)
   memset (&s.dev_item, 0, sizeof s.dev_item);
   memset (s.csum, 0, sizeof s.csum);
   volume_device_set_bytes (v, 0, DEV_SIZE - MIB, 32 * MIB);
-  assert_int_equal (volume_write_supers (v, &s, true), 0);
+  assert_int_equal (volume_write_supers (v, &s, SUPER_ALL), 0);
 
   for (unsigned i = 0; i < 2; ++i) {
     assert_int_equal (device_read (mem, super_offset (i), &back,
@@ -239,14 +239,21 @@ test_write (void **state)
   assert_false (ev.fua);
 
   /* Only the first. */
-  assert_int_equal (volume_write_supers (v, &s, false), 0);
+  assert_int_equal (volume_write_supers (v, &s, SUPER_FIRST), 0);
   assert_int_equal (record_count (rec), 3);
+
+  /* Only the others. */
+  s.generation = le64_make (9);
+  assert_int_equal (volume_write_supers (v, &s, SUPER_OTHERS), 0);
+  assert_int_equal (record_count (rec), 4);
+  assert_true (record_get (rec, 3, &ev));
+  assert_int_equal (ev.offset, super_offset (1));
 
   /* A device that ends in the middle of a copy does not get it. */
   volume_device_set_bytes (v, 0, super_offset (1) + BTRFS_SUPER_SIZE - 1,
                            32 * MIB);
-  assert_int_equal (volume_write_supers (v, &s, true), 0);
-  assert_int_equal (record_count (rec), 4);
+  assert_int_equal (volume_write_supers (v, &s, SUPER_ALL), 0);
+  assert_int_equal (record_count (rec), 5);
   volume_close (v);
 }
 
@@ -261,7 +268,8 @@ test_write_refuses_nonsense (void **state)
   s = *volume_super (p.v);
   s.root_level = 8;
   fault_arm (p.dev[0], IO_WRITE, FAULT_OFF, 0);
-  assert_int_equal (volume_write_supers (p.v, &s, true), -ERR_super_field);
+  assert_int_equal (volume_write_supers (p.v, &s, SUPER_ALL),
+                    -ERR_super_field);
   assert_int_equal (fault_count (p.dev[0], IO_WRITE), 0);
   volume_close (p.v);
 }
@@ -275,19 +283,21 @@ test_write_failures (void **state)
   pool_open (&p, 1);
   /* The first copy counts, the others are a bonus. */
   fault_arm (p.dev[0], IO_WRITE, FAULT_ONCE, 1);
-  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), true),
+  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), SUPER_ALL),
                     -ERR_dev_write);
   assert_int_equal (fault_count (p.dev[0], IO_WRITE), 1);
   fault_arm (p.dev[0], IO_WRITE, FAULT_ONCE, 2);
-  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), true), 0);
+  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), SUPER_ALL),
+                    0);
   assert_int_equal (volume_dev_stat (p.v, 0, DEV_STAT_WRITE), 2);
   volume_close (p.v);
 
   pool_open (&p, 2);
   fault_arm (p.dev[0], IO_WRITE, FAULT_FROM, 1);
-  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), true), 0);
+  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), SUPER_ALL),
+                    0);
   fault_arm (p.dev[1], IO_WRITE, FAULT_FROM, 1);
-  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), true),
+  assert_int_equal (volume_write_supers (p.v, volume_super (p.v), SUPER_ALL),
                     -ERR_dev_write);
   volume_close (p.v);
 }

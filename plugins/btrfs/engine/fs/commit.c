@@ -42,6 +42,7 @@ commit_ctx_new (struct fs *fs, struct commit_ctx **ret)
   c->super = c->captured = *volume_super (fs->volume);
   c->uuid_tree_current = le64_get (c->super.uuid_tree_generation) ==
     le64_get (c->super.generation);
+  commit_super_init (fs, c);
   *ret = c;
   return 0;
 }
@@ -51,6 +52,7 @@ commit_ctx_free (struct commit_ctx *c)
 {
   if (c == NULL)
     return;
+  commit_super_done (c);
   cond_done (&c->cond);
   mutex_done (&c->lock);
   free (c);
@@ -370,7 +372,7 @@ step_flush (void *opaque, struct txn *txn)
   struct fs *fs = opaque;
 
   (void) txn;
-  return fs_flush_devices (fs);
+  return commit_flush (fs);
 }
 
 static int
@@ -379,34 +381,7 @@ step_supers (void *opaque, struct txn *txn)
   struct fs *fs = opaque;
 
   (void) txn;
-  return volume_write_supers (fs->volume, &fs->commit->captured, true);
-}
-
-/* The superblock of the last commit, which is on disk as it is: the caller
- * holds a handle of the next transaction and has seen the last one end.
- *
- * Linux writes only the first copy here.  We write all of them, so that what
- * was acknowledged by the last sync is still found when the first copy is
- * torn by a crash during the next one: the flush above has made the others
- * durable before the first is written over.
- */
-int
-commit_log_super (void *opaque, uint64_t root, unsigned level)
-{
-  struct fs *fs = opaque;
-  struct btrfs_super sb;
-  int r;
-
-  r = volume_flush (fs->volume);
-  if (r < 0)
-    return r;
-  {
-    SCOPED_LOCK (&fs->commit->lock);
-    sb = fs->commit->captured;
-  }
-  sb.log_root = le64_make (root);
-  sb.log_root_level = level;
-  return volume_write_supers (fs->volume, &sb, true);
+  return volume_write_supers (fs->volume, &fs->commit->captured, SUPER_ALL);
 }
 
 /* Committed roots change and freed space becomes usable in one step: see

@@ -2,12 +2,19 @@
 #ifndef BTRNBD_FS_COMMIT_PRIV_H
 #define BTRNBD_FS_COMMIT_PRIV_H
 
+#include "base/workers.h"
 #include "fs/core.h"
 
 struct commit_ctx {
+  struct fs *fs;
   struct mutex lock;           /* RANK_SPACE; protects all below */
   struct btrfs_super super;    /* what the next capture starts from */
   struct btrfs_super captured; /* of the commit that is being written */
+  struct btrfs_super synced;   /* of the last log sync */
+  bool others_behind;          /* only the first copy on disk is `synced` */
+  bool others_queued, others_writing;
+  struct cond others_done;
+  struct work others_work;
   bool uuid_tree_current;      /* we found it in step and keep it so */
   struct commit_stats stats;
   uint64_t began, shut;        /* ns, of the running commit */
@@ -17,6 +24,12 @@ struct commit_ctx {
   bool started, stop, kick;
   struct cond cond;
 };
+
+/* commit_super.c: before the worker pool is made, after it has ended. */
+extern void commit_super_init (struct fs *, struct commit_ctx *);
+extern void commit_super_done (struct commit_ctx *);
+/* Flush the devices before the first superblock is written over. */
+extern int commit_flush (struct fs *);
 
 /* Hooks of trans/ and space/; opaque is the struct fs. */
 extern void commit_finished (void *fs, uint64_t transid, int err);

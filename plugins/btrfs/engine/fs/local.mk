@@ -2,6 +2,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/commit.c \
 	$(ENGINE)/fs/commit.h \
 	$(ENGINE)/fs/commit_priv.h \
+	$(ENGINE)/fs/commit_super.c \
 	$(ENGINE)/fs/commit_thread.c \
 	$(ENGINE)/fs/core.h \
 	$(ENGINE)/fs/open.c \

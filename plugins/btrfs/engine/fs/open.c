@@ -598,7 +598,7 @@ refresh_supers (struct fs *fs)
   if (trans_committed_id (fs->trans) != generation
       || volume_supers_current (fs->volume, generation))
     return 0;
-  return volume_write_supers (fs->volume, sb, true);
+  return volume_write_supers (fs->volume, sb, SUPER_ALL);
 }
 
 int

@@ -140,12 +140,22 @@ extern int volume_read_verified (struct volume *, uint64_t logical, void *buf,
  */
 extern int volume_flush (struct volume *);
 
+/* Which copies of the superblock.  The first is the one that Linux looks at;
+ * the others are for recovery: losing one is a warning.
+ */
+enum super_copies {
+  SUPER_ALL,                /* the first, then the others */
+  SUPER_FIRST,
+  SUPER_OTHERS,
+};
+
 /* Write SUPER (fields of the pool filled in; device item, bytenr, flags and
- * checksum are set here) to every device: ALL copies, or only the first one
- * (log sync).  The caller has flushed before; the first copy is FUA.
+ * checksum are set here) to every device.  The first copy is durable on
+ * return; the others are after the next volume_flush.  What SUPER leads to is
+ * durable before the call.
  */
 extern int volume_write_supers (struct volume *, const struct btrfs_super *,
-                                bool all_copies);
+                                enum super_copies);
 /* Is every copy that a device has room for intact and of GENERATION?  After a
  * crash between the first and the others it is not.
  */

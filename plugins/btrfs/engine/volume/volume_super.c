@@ -208,22 +208,13 @@ write_copy (struct volume *v, unsigned index, unsigned copy,
   return err_note (r, "superblock at %llu", (unsigned long long) offset);
 }
 
-/* The other copies follow when the first is safe: whatever a power cut tears,
- * a whole one is left.  They are for recovery; losing one loses nothing.
- */
-static int
-write_device (struct volume *v, unsigned index, struct btrfs_super *super,
-              bool all_copies)
+static void
+write_others (struct volume *v, unsigned index, struct btrfs_super *super)
 {
-  uint64_t total;
+  const uint64_t total = le64_get (super->dev_item.total_bytes);
   int r;
 
-  fill_device (v, index, super);
-  total = le64_get (super->dev_item.total_bytes);
-  r = write_copy (v, index, 0, super);
-  if (r < 0)
-    return r;
-  for (unsigned i = 1; all_copies && i < BTRFS_SUPER_COPIES; ++i) {
+  for (unsigned i = 1; i < BTRFS_SUPER_COPIES; ++i) {
     if (super_offset (i) + BTRFS_SUPER_SIZE >= total)
       continue;
     r = write_copy (v, index, i, super);
@@ -233,12 +224,28 @@ write_device (struct volume *v, unsigned index, struct btrfs_super *super,
       err_clear ();
     }
   }
-  return 0;
+}
+
+/* The other copies follow when the first is safe: whatever a power cut tears,
+ * a whole one is left.
+ */
+static int
+write_device (struct volume *v, unsigned index, struct btrfs_super *super,
+              enum super_copies copies)
+{
+  int r = 0;
+
+  fill_device (v, index, super);
+  if (copies != SUPER_OTHERS)
+    r = write_copy (v, index, 0, super);
+  if (r == 0 && copies != SUPER_FIRST)
+    write_others (v, index, super);
+  return r;
 }
 
 int
 volume_write_supers (struct volume *v, const struct btrfs_super *super,
-                     bool all_copies)
+                     enum super_copies copies)
 {
   CLEANUP_FREE struct btrfs_super *copy = io_alloc (sizeof *copy);
   unsigned failed = 0;
@@ -252,7 +259,7 @@ volume_write_supers (struct volume *v, const struct btrfs_super *super,
     int r;
 
     *copy = *super;
-    r = write_device (v, i, copy, all_copies);
+    r = write_device (v, i, copy, copies);
     if (r < 0) {
       failed++;
       first = first ? first : r;
