@@ -9,6 +9,9 @@ btrnbdd_SOURCES = \
 	server/daemon/conn.h \
 	server/daemon/conn_hs.c \
 	server/daemon/conn_tx.c \
+	server/daemon/control.c \
+	server/daemon/control.h \
+	server/daemon/control_methods.c \
 	server/daemon/exports.c \
 	server/daemon/exports.h \
 	server/daemon/fail.c \
@@ -60,9 +63,10 @@ btrnbdd_SOURCES = \
 btrnbdd_CPPFLAGS = \
 	-I$(srcdir)/include \
 	-I$(srcdir)/server \
+	-I$(srcdir)/plugins/btrfs \
 	-D_GNU_SOURCE \
 	-DNBDKIT_PLUGINDIR='"$(nbdkit_plugindir)"'
-btrnbdd_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) $(GNUTLS_CFLAGS)
+btrnbdd_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS)
 # Plugins look the API up in the program.
 btrnbdd_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic-symbol='nbdkit_*'
-btrnbdd_LDADD = $(EV_LIBS) $(GNUTLS_LIBS) $(JEMALLOC_LIBS) -ldl
+btrnbdd_LDADD = libcontrol.la $(EV_LIBS) $(JANSSON_LIBS) $(GNUTLS_LIBS) $(JEMALLOC_LIBS) -ldl

@@ -1,22 +1,28 @@
 /* btrnbd: an optional extension of the nbdkit plugin API v2.
  *
  * A plugin that exports the symbol `btrnbd_plugin_ext_init` offers calls that
- * never wait, so that a host with an event loop may make them on the loop.
- * A host that does not know the symbol, and a plugin that does not have it,
- * work the same, through threads.
+ * never wait, so that a host with an event loop may make them on the loop,
+ * and methods for the host's control socket.  A host that does not know the
+ * symbol, and a plugin that does not have it, work the same, through threads.
  *
  *   const struct btrnbd_plugin_ext *btrnbd_plugin_ext_init (void);
  *
  * The host reads at most `size` bytes of the structure and ignores calls that
- * are NULL or beyond it.
+ * are NULL, beyond it, or of a later version than `version`.  Versions only
+ * add calls at the end:
+ *
+ *   1  try_pread, try_pwrite
+ *   2  control, control_events, export_name
  */
 #ifndef BTRNBD_PLUGIN_EXT_H
 #define BTRNBD_PLUGIN_EXT_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define BTRNBD_PLUGIN_EXT_VERSION 1
+#define BTRNBD_PLUGIN_EXT_VERSION 2
 
 enum btrnbd_try_result {
   BTRNBD_TRY_DONE = 0,         /* done, as the blocking call would have */
@@ -37,11 +43,23 @@ struct btrnbd_plugin_ext {
   int (*try_pwrite) (void *handle, const void *buf, uint32_t count,
                      uint64_t offset, uint32_t flags);
 
-  /* A method of the control protocol: PARAMS and *RET_RESULT are JSON texts,
-   * the result is malloc'd.  0, or a JSON-RPC error code with *RET_RESULT the
-   * malloc'd message.  -32601 (method not found) when unknown.
+  /* Version 2.  A method of the control protocol, btrnbd-control(7).  PARAMS
+   * is the JSON text of an object; FD is a descriptor that the caller sent
+   * along, or -1; it stays the host's.  *CANCEL becomes non-zero when the
+   * call should end early.  0: *RET_TEXT is the malloc'd JSON text of the
+   * result; otherwise that of a JSON-RPC error object, whose code is returned
+   * (-32601: there is no such method).  One line each.  May block; may be
+   * called from any thread, several at once, between .after_fork and
+   * .cleanup.  The method "rpc.methods" lists all names.
    */
-  int (*control) (const char *method, const char *params, char **ret_result);
+  int (*control) (const char *method, const char *params, int fd,
+                  const atomic_bool *cancel, char **ret_text);
+  /* EMIT (or NULL: no more) is told events from now on, from any thread: the
+   * JSON text of an object with a member "type".  It does not block and may
+   * not be called from within this call.
+   */
+  void (*control_events) (void (*emit) (void *opaque, const char *event),
+                          void *opaque);
 
   /* Rules about exports need one name for each: write to BUF the name under
    * which the plugin lists what a client means by NAME.  May block.  For a

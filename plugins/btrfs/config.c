@@ -87,6 +87,14 @@ set_discard (const char *value)
 }
 
 static int
+set_control (const char *value)
+{
+  free (plugin_config.control);
+  plugin_config.control = nbdkit_absolute_path (value);
+  return plugin_config.control ? 0 : -1;
+}
+
+static int
 set_number (const char *key, const char *value, unsigned max, unsigned *ret)
 {
   unsigned n;
@@ -124,6 +132,8 @@ plugin_config_set (const char *key, const char *value)
   if (strcmp (key, "commit-interval") == 0)
     return set_number (key, value, COMMIT_INTERVAL_MAX,
                        &plugin_config.opts.commit_interval);
+  if (strcmp (key, "control") == 0)
+    return set_control (value);
   if (strcmp (key, "discard") == 0)
     return set_discard (value);
   if (strcmp (key, "super-copy") == 0)
@@ -165,6 +175,8 @@ plugin_config_free (void)
   free (plugin_config.devices);
   plugin_config.devices = NULL;
   plugin_config.num_devices = 0;
+  free (plugin_config.control);
+  plugin_config.control = NULL;
 }
 
 void

@@ -1,5 +1,6 @@
 /* What the plugin offers to hosts with an event loop, see
- * <btrnbd/plugin-ext.h>: a read that finds everything in memory.
+ * <btrnbd/plugin-ext.h>: a read that finds everything in memory, and the
+ * pool's control methods.
  */
 #include <config.h>
 
@@ -20,6 +21,8 @@ static const struct btrnbd_plugin_ext extension = {
   .version = BTRNBD_PLUGIN_EXT_VERSION,
   .size = sizeof extension,
   .try_pread = ext_try_pread,
+  .control = plugin_control_call,
+  .control_events = plugin_control_events,
 };
 
 extern __attribute__ ((visibility ("default")))

@@ -24,6 +24,7 @@
 struct handle {
   struct btrnbd_file *file;
   bool read_only;
+  char *name;                  /* as asked for, or NULL: it is not told */
   LIST_ENTRY (handle) entry;
 };
 
@@ -116,7 +117,7 @@ plugin_get_ready (void)
                          &claim);
   if (r < 0)
     return plugin_fail (r, "cannot open the pool");
-  return 0;
+  return plugin_control_listen ();
 }
 
 static int
@@ -137,6 +138,8 @@ plugin_after_fork (void)
                   info.read_only_reason);
   nbdkit_debug ("pool %s \"%s\" generation %llu", info.uuid, info.label,
                 (unsigned long long) info.generation);
+  if (plugin_control_start () < 0)
+    return -1;
   return shutdown_start ();
 }
 
@@ -147,9 +150,11 @@ plugin_cleanup (void)
   int r;
 
   shutdown_stop ();
+  plugin_control_stop ();
   while ((h = LIST_FIRST (&handles)) != NULL) {
     LIST_REMOVE (h, entry);
     btrnbd_file_close (h->file);
+    free (h->name);
     free (h);
   }
   num_handles = 0;
@@ -166,6 +171,7 @@ plugin_unload (void)
 {
   btrnbd_claim_free (claim);
   claim = NULL;
+  plugin_control_stop ();
   plugin_config_free ();
 }
 
@@ -219,6 +225,9 @@ plugin_open (int readonly)
   LIST_INSERT_HEAD (&handles, h, entry);
   num_handles++;
   pthread_mutex_unlock (&handles_lock);
+  h->name = strdup (name);
+  if (h->name)
+    plugin_control_export ("export.opened", h->name);
   return h;
 }
 
@@ -231,6 +240,9 @@ plugin_close (void *handle)
   LIST_REMOVE (h, entry);
   pthread_mutex_unlock (&handles_lock);
   btrnbd_file_close (h->file);
+  if (h->name)
+    plugin_control_export ("export.closed", h->name);
+  free (h->name);
   free (h);
   /* Last: whoever drains may go on as soon as it sees zero. */
   pthread_mutex_lock (&handles_lock);

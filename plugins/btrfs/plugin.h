@@ -5,6 +5,8 @@
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
+#include <stdatomic.h>
+
 #include <btrnbd/engine.h>
 
 /* --- config.c --- */
@@ -13,6 +15,7 @@ struct plugin_config {
   char **devices;              /* absolute paths or URIs, owned */
   size_t num_devices;
   struct btrnbd_open_opts opts;
+  char *control;               /* absolute path of our own socket, or NULL */
 };
 extern struct plugin_config plugin_config;
 #define PLUGIN_CONFIG_HELP                                              \
@@ -21,6 +24,7 @@ extern struct plugin_config plugin_config;
   "readonly=BOOL         Write nothing (default false).\n"              \
   "cache-size=SIZE       Memory for cached data (default 256M).\n"      \
   "log=replay|ignore     Ignore: serve the last commit, read-only.\n"    \
+  "control=PATH          Make a control socket there (see btrnbd-control).\n"\
   "commit-interval=SECS  Commit at least this often (default 30).\n"    \
   "discard=BOOL          Discard what became free (default false).\n"   \
   "super-copy=N          Recovery: open from superblock copy 1 or 2.\n"    \
@@ -49,6 +53,25 @@ extern int plugin_fail (int code, const char *what)
 extern int plugin_list_exports (int readonly, int is_tls,
                                 struct nbdkit_exports *);
 extern const char *plugin_default_export (int readonly, int is_tls);
+
+/* --- socket.c: the control methods --- */
+
+/* As `control` and `control_events` of <btrnbd/plugin-ext.h>. */
+extern int plugin_control_call (const char *method, const char *params,
+                                int fd, const atomic_bool *cancel,
+                                char **ret_text);
+extern void plugin_control_events (void (*fn) (void *opaque,
+                                               const char *event),
+                                   void *opaque);
+/* The socket that the parameter control= asks for, if any: before the fork,
+ * after it with the pool open, and before the pool is closed.
+ */
+extern int plugin_control_listen (void);
+extern int plugin_control_start (void);
+extern void plugin_control_stop (void);
+extern bool plugin_control_is_listener (int fd);
+/* On our own socket: an export was opened or closed. */
+extern void plugin_control_export (const char *type, const char *name);
 
 /* --- shutdown.c --- */
 

@@ -189,6 +189,8 @@ note_listener (void *opaque, int fd)
   struct local_name n;
   bool listens;
 
+  if (plugin_control_is_listener (fd))
+    return; /* its clients are none of the server's */
   if (s->num_listeners < LISTENERS_MAX && socket_name (fd, &n, &listens) &&
       listens)
     s->listeners[s->num_listeners++] = n;

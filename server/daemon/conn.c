@@ -15,6 +15,7 @@
 
 #include "daemon/access.h"
 #include "daemon/conn.h"
+#include "daemon/control.h"
 #include "daemon/tls.h"
 #include "host/log.h"
 
@@ -115,6 +116,7 @@ conn_start (struct conn *c)
   char peer[CONN_PEER_MAX];
 
   TAILQ_INSERT_TAIL (&c->loop->conns, c, link);
+  c->since = ev_time ();
   host_log (HOST_LOG_DEBUG, "client %lu (%s): connected", c->id,
             conn_peer (c, peer, sizeof peer));
   c->group = pool_group_get (c->server->pool, "");
@@ -138,7 +140,7 @@ conn_start (struct conn *c)
 /* --- ending --- */
 
 static void
-log_end (const struct conn *c)
+log_end (struct conn *c)
 {
   char peer[CONN_PEER_MAX];
 
@@ -151,6 +153,8 @@ log_end (const struct conn *c)
             (unsigned long long) c->bytes_in,
             (unsigned long long) c->bytes_out,
             (unsigned long long) c->errors);
+  if (c->handle)
+    control_client_happened (c, "client.disconnected", c->why);
 }
 
 static void
@@ -210,13 +214,13 @@ conn_kill (struct conn *c, const char *why)
     return;
   if (c->why == NULL)
     c->why = why;
-  log_end (c);
   stop_watchers (c);
   tls_session_free (c->tls);
   c->tls = NULL;
   close (c->fd);
   c->fd = -1;
   c->state = CONN_DEAD;
+  log_end (c);
   if (c->filling) {
     conn_job_free (c->filling);
     c->filling = NULL;

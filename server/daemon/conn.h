@@ -86,6 +86,7 @@ struct conn {
   uint64_t filled;
   uint64_t skip;               /* payload bytes of a refused request */
 
+  double since;                /* seconds since the epoch */
   uint64_t bytes_in, bytes_out, requests, errors;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/conn.h"
+#include "daemon/control.h"
 #include "daemon/tls.h"
 #include "host/log.h"
 
@@ -47,6 +48,7 @@ begin_transmission (struct conn *c)
   host_log (HOST_LOG_INFO, "client %lu (%s): export \"%s\" attached%s",
             c->id, conn_peer (c, peer, sizeof peer), c->handle->name,
             c->context.tls ? " with TLS" : "");
+  control_client_happened (c, "client.connected", NULL);
 }
 
 static void

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/conn.h"
+#include "daemon/control.h"
 #include "host/log.h"
 
 static const char *const cmd_names[] = {
@@ -55,6 +56,7 @@ log_error (struct conn *c, const struct nbd_request *r, uint32_t error,
             ? cmd_names[r->type] : "unknown command",
             (unsigned long long) r->length, (unsigned long long) r->offset,
             error, text ? ": " : "", text ? text : "");
+  control_client_happened (c, "client.error", text);
 }
 
 static void

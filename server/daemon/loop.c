@@ -50,6 +50,74 @@ loop_take_conn (struct loop *l, struct conn *c)
   ev_async_send (l->ev, &l->wake);
 }
 
+/* --- questions --- */
+
+struct loop_question {
+  STAILQ_ENTRY (loop_question) link;
+  void (*fn) (struct loop *, void *);
+  void *opaque;
+  struct asked *asked;
+};
+
+/* Who asks waits here for all loops. */
+struct asked {
+  pthread_mutex_t lock;        /* protects all below */
+  pthread_cond_t cond;
+  unsigned left;
+};
+
+static void
+answer_questions (struct loop *l)
+{
+  STAILQ_HEAD (, loop_question) all = STAILQ_HEAD_INITIALIZER (all);
+  struct loop_question *q;
+
+  pthread_mutex_lock (&l->lock);
+  STAILQ_CONCAT (&all, &l->questions);
+  pthread_mutex_unlock (&l->lock);
+  while ((q = STAILQ_FIRST (&all)) != NULL) {
+    struct asked *a = q->asked;
+
+    STAILQ_REMOVE_HEAD (&all, link);
+    q->fn (l, q->opaque);
+    pthread_mutex_lock (&a->lock);
+    if (--a->left == 0)
+      pthread_cond_signal (&a->cond);
+    pthread_mutex_unlock (&a->lock);
+  }
+}
+
+bool
+loops_ask (struct server *s, void (*fn) (struct loop *, void *),
+           void *opaque)
+{
+  struct asked a = { .lock = PTHREAD_MUTEX_INITIALIZER,
+    .cond = PTHREAD_COND_INITIALIZER, .left = s->nloops };
+  struct loop_question *q = calloc (s->nloops, sizeof *q);
+  unsigned i;
+
+  if (q == NULL)
+    return false;
+  for (i = 0; i < s->nloops; ++i) {
+    struct loop *l = &s->loops[i];
+
+    q[i] = (struct loop_question) { .fn = fn, .opaque = opaque,
+                                    .asked = &a };
+    pthread_mutex_lock (&l->lock);
+    STAILQ_INSERT_TAIL (&l->questions, &q[i], link);
+    pthread_mutex_unlock (&l->lock);
+    ev_async_send (l->ev, &l->wake);
+  }
+  pthread_mutex_lock (&a.lock);
+  while (a.left > 0)
+    pthread_cond_wait (&a.cond, &a.lock);
+  pthread_mutex_unlock (&a.lock);
+  free (q);
+  return true;
+}
+
+/* --- shutdown --- */
+
 /* Clients that have asked for something get their answers; the socket gives
  * what has arrived, then ends.
  */
@@ -122,6 +190,7 @@ on_wake (struct ev_loop *ev, ev_async *w, int revents)
 
   (void) revents;
   finish_jobs (l);
+  answer_questions (l);
   pthread_mutex_lock (&l->lock);
   TAILQ_CONCAT (&arriving, &l->arriving, link);
   order = l->order;
@@ -165,6 +234,7 @@ loop_start (struct loop *l, struct server *s)
   TAILQ_INIT (&l->to_advance);
   TAILQ_INIT (&l->arriving);
   STAILQ_INIT (&l->finished);
+  STAILQ_INIT (&l->questions);
   pthread_mutex_init (&l->lock, NULL);
   l->ev = ev_loop_new (EVFLAG_AUTO);
   if (l->ev == NULL) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/control.h"
 #include "daemon/fail.h"
 #include "daemon/options.h"
 #include "daemon/reload.h"
@@ -93,12 +94,20 @@ serve (struct server *s, const struct options *o)
     listeners_free (s);
     return EXIT_FAILURE;
   }
-  if (plugin_after_fork (&s->plugin) == -1) {
+  if (control_open (s, o->control) == -1) {
     listeners_free (s);
     return EXIT_FAILURE;
   }
-  if (o->pidfile && write_pidfile (o->pidfile) == -1)
+  if (plugin_after_fork (&s->plugin) == -1) {
+    control_stop (s);
+    listeners_free (s);
+    return EXIT_FAILURE;
+  }
+  if (o->pidfile && write_pidfile (o->pidfile) == -1) {
+    control_stop (s);
+    listeners_free (s);
     status = EXIT_FAILURE;
+  }
   else
     status = server_run (s, o->workers);
   plugin_cleanup (&s->plugin);

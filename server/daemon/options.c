@@ -44,6 +44,8 @@ print_help (void)
 "      --drain-timeout S     for clients at shutdown (default: 5)\n"
 "      --loops N             event loops (default: one per core)\n"
 "      --workers N           threads for work that waits (default: 16)\n"
+"      --control PATH|off    socket for btrnbd -s (default: /run/btrnbd/\n"
+"                            control.sock, or btrnbd.sock of the user)\n"
 "      --pidfile FILE        written when serving\n"
 "  -v, --verbose             tell more\n"
 "  -D, --debug NAME.FLAG=N   set a debug flag of the plugin\n"

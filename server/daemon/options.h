@@ -39,6 +39,7 @@ struct options {
   struct limits limits;
   unsigned loops, workers;
   const char *pidfile;
+  const char *control;         /* path, "off", or NULL: the default */
   bool read_only, verbose, check_only;
   struct rules *rules;         /* owned */
 };

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "daemon/control.h"
 #include "daemon/notify.h"
 #include "daemon/reload.h"
 #include "daemon/server.h"
@@ -44,6 +45,7 @@ begin_drain (struct server *s)
   host_log (HOST_LOG_INFO, "shutting down, %u clients are connected",
             (unsigned) s->connections);
   notify_stopping (s->limits.drain_seconds);
+  control_server_happened (s, "server.draining");
   listeners_stop (s);
   order_loops (s, LOOP_DRAIN);
   ev_timer_set (&s->drain_timer, s->limits.drain_seconds, 0);
@@ -173,7 +175,7 @@ server_run (struct server *s, unsigned workers)
     return EXIT_FAILURE;
   }
   watch (s);
-  if (start_threads (s, workers) == 0) {
+  if (start_threads (s, workers) == 0 && control_start (s) == 0) {
     host_shutdown_notify (wake_for_shutdown, s);
     listeners_start (s);
     notify_ready ();
@@ -181,6 +183,7 @@ server_run (struct server *s, unsigned workers)
     host_shutdown_notify (NULL, NULL);
     status = EXIT_SUCCESS;
   }
+  control_stop (s);
   for (i = 0; s->loops && i < s->nloops; ++i)
     loop_join (&s->loops[i]);
   pool_free (s->pool);

@@ -11,7 +11,9 @@
 #include "host/plugin.h"
 
 struct conn;
+struct control_server;
 struct job;
+struct loop_question;
 struct reload;
 struct tls_server;
 
@@ -53,6 +55,7 @@ struct loop {
   pthread_mutex_t lock;        /* protects all below */
   STAILQ_HEAD (, job) finished;
   TAILQ_HEAD (, conn) arriving;
+  STAILQ_HEAD (, loop_question) questions;
   enum { LOOP_SERVE, LOOP_DRAIN, LOOP_CUT, LOOP_STOP } order;
   unsigned reloads_ordered;
 };
@@ -61,6 +64,9 @@ struct server {
   /* Constant while serving. */
   struct plugin plugin;
   struct pool *pool;
+  struct control_server *control; /* NULL: none */
+  char *control_path;
+  int control_listener;        /* until control_start */
   struct loop *loops;
   unsigned nloops;
 
@@ -116,5 +122,10 @@ extern void loop_order (struct loop *, int order);
 extern void loop_order_reload (struct loop *);
 extern void loop_finish_job (struct loop *, struct job *);
 extern void loop_take_conn (struct loop *, struct conn *);
+/* Run FN in the thread of every loop, and wait until all have; not from a
+ * loop's thread, and only while loops run.  False: out of memory.
+ */
+extern bool loops_ask (struct server *, void (*fn) (struct loop *, void *),
+                       void *opaque);
 
 #endif /* BTRNBDD_DAEMON_SERVER_H */

@@ -53,6 +53,7 @@ static const struct setting settings[] = {
   { "drain-timeout", 0, SET_NUMBER, AT (limits.drain_seconds), 0, 3600 },
   { "loops", 0, SET_NUMBER, AT (loops), 1, 256 },
   { "workers", 0, SET_NUMBER, AT (workers), 1, 1024 },
+  { "control", 0, SET_STRING, AT (control) },
   { "pidfile", 0, SET_STRING, AT (pidfile) },
 };
 #define COUNT ((int) (sizeof settings / sizeof settings[0]))

@@ -74,9 +74,11 @@ take_extension (struct plugin *pl)
   size_t size;
 
   memset (&pl->ext, 0, sizeof pl->ext);
-  if (ext == NULL || ext->version != BTRNBD_PLUGIN_EXT_VERSION)
+  if (ext == NULL || ext->version < 1)
     return;
   size = ext->size < sizeof pl->ext ? ext->size : sizeof pl->ext;
+  if (ext->version < 2 && size > offsetof (struct btrnbd_plugin_ext, control))
+    size = offsetof (struct btrnbd_plugin_ext, control);
   memcpy (&pl->ext, ext, size);
 }
 

@@ -9,7 +9,7 @@ start_daemon ()
   sock=$tmp/nbd.sock
   uri="nbd+unix:///?socket=$sock"
   rm -f "$tmp/daemon.pid"
-  "$DAEMON" -l "unix:$sock" --pidfile "$tmp/daemon.pid" "$@" \
+  "$DAEMON" -l "unix:$sock" --control "$tmp/control.sock" --pidfile "$tmp/daemon.pid" "$@" \
     2>"$tmp/daemon.log" </dev/null &
   daemon_pid=$!
   cleanup_fn end_daemon

@@ -10,10 +10,12 @@ tests_daemon_btrnbdtest_la_LDFLAGS = \
 DAEMON_TESTS = \
 	tests/daemon/protocol.sh \
 	tests/daemon/behaviour.sh \
+	tests/daemon/control.sh \
 	tests/daemon/config.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
 EXTRA_DIST += $(DAEMON_TESTS) \
+	tests/daemon/control.py \
 	tests/daemon/lib.sh \
 	tests/daemon/options.py \
 	tests/daemon/transmission.py

@@ -1,0 +1,114 @@
+/* control: methods about volumes and exports. */
+#include <config.h>
+
+#include "control/methods_priv.h"
+
+/* --- exports --- */
+
+struct export_walk {
+  struct control_page page;
+  const char *only;            /* one export, NULL: all */
+};
+
+static json_t *
+export_json (const struct btrnbd_export *e)
+{
+  return json_pack ("{s:o,s:o,s:o,s:b,s:b,s:b,s:o}",
+                    "name", rpc_string (e->name),
+                    "size", control_u64 (e->size),
+                    "used", control_u64 (e->nbytes),
+                    "volume", e->is_volume,
+                    "read_only", e->read_only,
+                    "nocow", e->nocow,
+                    "description", e->description
+                    ? rpc_string (e->description) : json_null ());
+}
+
+static int
+add_export (void *opaque, const struct btrnbd_export *e)
+{
+  struct export_walk *w = opaque;
+  bool end;
+
+  if (w->only && strcmp (w->only, e->name) != 0)
+    return 0;
+  if (control_page_wants (&w->page, &end))
+    json_array_append_new (w->page.array, export_json (e));
+  return end ? -BTRNBD_ERR_BASE : 0;
+}
+
+void
+control_export_list (struct control_call *call)
+{
+  struct export_walk w = { .page.max = CONTROL_PAGE_MAX };
+  int r;
+
+  if (!control_params (call, "{s?I,s?I,s?s}", "skip", &w.page.skip,
+                       "max", &w.page.max, "name", &w.only) ||
+      !control_page_start (call, &w.page))
+    return;
+  r = btrnbd_exports (call->pool, SIZE_MAX, add_export, &w);
+  if (r < 0 && r != -BTRNBD_ERR_BASE) {
+    control_failed (call, r);
+    json_decref (w.page.array);
+  }
+  else
+    call->result = w.page.array;
+}
+
+/* --- volumes --- */
+
+static bool
+size_ok (struct control_call *call, json_int_t size)
+{
+  if (size < 0)
+    control_refused (call, RPC_INVALID_PARAMS, "the size is negative");
+  return size >= 0;
+}
+
+void
+control_volume_create (struct control_call *call)
+{
+  struct btrnbd_volume_opts o = { 0 };
+  const char *name;
+  json_int_t size;
+  int nocow = 0;
+
+  if (!control_params (call, "{s:s,s:I,s?b,s?s}", "name", &name, "size",
+                       &size, "nocow", &nocow, "description",
+                       &o.description) ||
+      !size_ok (call, size))
+    return;
+  o.size = size;
+  o.nocow = nocow;
+  control_done (call, btrnbd_volume_create (call->pool, name, &o));
+}
+
+void
+control_volume_remove (struct control_call *call)
+{
+  const char *name;
+
+  if (control_params (call, "{s:s}", "name", &name))
+    control_done (call, btrnbd_volume_remove (call->pool, name));
+}
+
+void
+control_volume_resize (struct control_call *call)
+{
+  const char *name;
+  json_int_t size;
+
+  if (control_params (call, "{s:s,s:I}", "name", &name, "size", &size) &&
+      size_ok (call, size))
+    control_done (call, btrnbd_volume_resize (call->pool, name, size));
+}
+
+void
+control_volume_rename (struct control_call *call)
+{
+  const char *from, *to;
+
+  if (control_params (call, "{s:s,s:s}", "from", &from, "to", &to))
+    control_done (call, btrnbd_volume_rename (call->pool, from, to));
+}

@@ -1,0 +1,309 @@
+/* daemon: the host's methods on the control socket.
+ *
+ * What belongs to an event loop is asked for there (loops_ask): the worker
+ * that runs the method waits, a loop never does.
+ */
+#include <config.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "control/server.h"
+#include "daemon/conn.h"
+#include "daemon/control.h"
+#include "daemon/reload.h"
+#include "host/log.h"
+
+static bool
+params_ok (struct control_request *r, const char *fmt, ...)
+{
+  char text[JSON_ERROR_TEXT_LENGTH + 64];
+  json_error_t why;
+  va_list args;
+  int n;
+
+  va_start (args, fmt);
+  n = json_vunpack_ex (r->rpc.params, &why, JSON_STRICT, fmt, args);
+  va_end (args);
+  if (n == 0)
+    return true;
+  snprintf (text, sizeof text, "parameters: %s", why.text);
+  control_answer_error (r, RPC_INVALID_PARAMS, text);
+  return false;
+}
+
+/* --- rpc.info --- */
+
+static void
+add_plugin_methods (struct server *s, json_t *names)
+{
+  char *text = NULL;
+  json_t *more;
+
+  if (s->plugin.ext.control == NULL)
+    return;
+  if (s->plugin.ext.control ("rpc.methods", "{}", -1, NULL, &text) == 0) {
+    more = json_loads (text, 0, NULL);
+    json_array_extend (names, more);
+    json_decref (more);
+  }
+  free (text);
+}
+
+static void
+rpc_info (struct server *s, struct control_request *r)
+{
+  const struct host_method *m;
+  json_t *names;
+
+  if (!params_ok (r, "{}"))
+    return;
+  names = json_array ();
+  for (m = host_methods; m->name; m++)
+    json_array_append_new (names, json_string (m->name));
+  add_plugin_methods (s, names);
+  control_answer_json (r, json_pack ("{s:s,s:s,s:s,s:i,s:s,s:o}", "server",
+                                     "btrnbd", "version", PACKAGE_VERSION,
+                                     "host", "btrnbdd", "pid",
+                                     (int) getpid (), "plugin",
+                                     s->plugin.p.name, "methods", names));
+}
+
+/* --- clients --- */
+
+struct client_info {
+  unsigned long id;
+  char peer[CONN_PEER_MAX];
+  char *export_name;
+  enum conn_state state;
+  bool tls;
+  double since;
+  unsigned in_flight;
+  uint64_t bytes_in, bytes_out, requests, errors;
+};
+
+struct clients {
+  pthread_mutex_t lock;        /* protects all below */
+  struct client_info *v;
+  size_t count, room;
+  bool nomem;
+};
+
+static bool
+note_client (struct clients *all, struct conn *c)
+{
+  struct client_info *i;
+
+  if (all->count == all->room) {
+    const size_t room = all->room ? 2 * all->room : 64;
+    void *p = realloc (all->v, room * sizeof *all->v);
+
+    if (p == NULL)
+      return false;
+    all->v = p;
+    all->room = room;
+  }
+  i = &all->v[all->count];
+  *i = (struct client_info) {
+    .id = c->id, .state = c->state, .tls = c->context.tls,
+    .export_name = strdup (c->context.export_name), .since = c->since,
+    .in_flight = c->jobs, .bytes_in = c->bytes_in,
+    .bytes_out = c->bytes_out, .requests = c->requests, .errors = c->errors,
+  };
+  conn_peer (c, i->peer, sizeof i->peer);
+  if (i->export_name)
+    all->count++;
+  return i->export_name != NULL;
+}
+
+static void
+note_clients (struct loop *l, void *opaque)
+{
+  struct clients *all = opaque;
+  struct conn *c;
+
+  pthread_mutex_lock (&all->lock);
+  TAILQ_FOREACH (c, &l->conns, link)
+    if (c->state < CONN_DEAD && !note_client (all, c))
+      all->nomem = true;
+  pthread_mutex_unlock (&all->lock);
+}
+
+static int
+by_id (const void *a, const void *b)
+{
+  const struct client_info *x = a, *y = b;
+
+  return (x->id > y->id) - (x->id < y->id);
+}
+
+static json_t *
+client_json (const struct client_info *i)
+{
+  static const char *const states[] = {
+    [CONN_HANDSHAKE] = "handshake", [CONN_ASKING] = "handshake",
+    [CONN_TLS] = "handshake", [CONN_TRANSMIT] = "attached",
+    [CONN_ENDING] = "ending", [CONN_DEAD] = "ending",
+    [CONN_CLOSING] = "ending",
+  };
+
+  return json_pack ("{s:I,s:s,s:o,s:s,s:b,s:f,s:i,s:I,s:I,s:I,s:I}",
+                    "id", (json_int_t) i->id, "peer", i->peer,
+                    "export", rpc_utf8 (i->export_name),
+                    "state", states[i->state], "tls", i->tls,
+                    "since", i->since, "in_flight", (int) i->in_flight,
+                    "requests", (json_int_t) i->requests,
+                    "errors", (json_int_t) i->errors,
+                    "bytes_in", (json_int_t) i->bytes_in,
+                    "bytes_out", (json_int_t) i->bytes_out);
+}
+
+static void
+host_clients (struct server *s, struct control_request *r)
+{
+  struct clients all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+  json_t *array;
+  size_t i;
+
+  if (!params_ok (r, "{}"))
+    return;
+  if (!loops_ask (s, note_clients, &all))
+    all.nomem = true;
+  array = json_array ();
+  if (all.count > 0)
+    qsort (all.v, all.count, sizeof *all.v, by_id);
+  for (i = 0; i < all.count; i++) {
+    json_array_append_new (array, client_json (&all.v[i]));
+    free (all.v[i].export_name);
+  }
+  free (all.v);
+  if (!all.nomem) {
+    control_answer_json (r, array);
+    return;
+  }
+  json_decref (array);
+  control_answer_error (r, RPC_INTERNAL, "out of memory");
+}
+
+/* --- kick --- */
+
+struct kick {
+  unsigned long id;
+  atomic_bool found;
+};
+
+static void
+kick_client (struct loop *l, void *opaque)
+{
+  struct kick *k = opaque;
+  struct conn *c;
+
+  TAILQ_FOREACH (c, &l->conns, link)
+    if (c->id == k->id && c->state < CONN_DEAD) {
+      atomic_store (&k->found, true);
+      conn_kill (c, "kicked");
+      conn_advance (c);
+      return;
+    }
+}
+
+static void
+host_kick (struct server *s, struct control_request *r)
+{
+  struct kick k = { 0 };
+  json_int_t id;
+  char text[64];
+
+  if (!params_ok (r, "{s:I}", "client", &id))
+    return;
+  k.id = id;
+  if (!loops_ask (s, kick_client, &k))
+    control_answer_error (r, RPC_INTERNAL, "out of memory");
+  else if (k.found)
+    control_answer_json (r, NULL);
+  else {
+    snprintf (text, sizeof text, "there is no client %lld", (long long) id);
+    control_answer_error (r, RPC_FAILED, text);
+  }
+}
+
+/* --- the server --- */
+
+static void
+host_limits (struct server *s, struct control_request *r)
+{
+  const struct limits *l = &s->limits;
+
+  if (params_ok (r, "{}"))
+    control_answer_json (
+      r, json_pack ("{s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+                    "conn_requests", (json_int_t) l->conn_requests,
+                    "conn_bytes", (json_int_t) l->conn_bytes,
+                    "total_bytes", (json_int_t) l->total_bytes,
+                    "connections", (json_int_t) l->connections,
+                    "handshake_seconds", (json_int_t) l->handshake_seconds,
+                    "idle_seconds", (json_int_t) l->idle_seconds,
+                    "drain_seconds", (json_int_t) l->drain_seconds));
+}
+
+static void
+host_reload (struct server *s, struct control_request *r)
+{
+  char *text;
+
+  if (!params_ok (r, "{}"))
+    return;
+  if (server_reload (s, &text) == -1)
+    control_answer_error (r, RPC_FAILED, text ? text : "out of memory");
+  else
+    control_answer_json (r, json_pack ("{s:s?}", "note", text));
+  free (text);
+}
+
+static void
+subscribe (struct control_request *r, bool on)
+{
+  if (!params_ok (r, "{}"))
+    return;
+  control_subscribe (r, on);
+  control_answer_json (r, NULL);
+}
+
+static void
+events_subscribe (struct server *s, struct control_request *r)
+{
+  (void) s;
+  subscribe (r, true);
+}
+
+static void
+events_unsubscribe (struct server *s, struct control_request *r)
+{
+  (void) s;
+  subscribe (r, false);
+}
+
+const struct host_method host_methods[] = {
+  { "events.subscribe", true, events_subscribe },
+  { "events.unsubscribe", true, events_unsubscribe },
+  { "host.clients", false, host_clients },
+  { "host.kick", false, host_kick },
+  { "host.limits", true, host_limits },
+  { "host.reload", true, host_reload },
+  { "rpc.info", false, rpc_info },
+  { NULL, false, NULL },
+};
+
+const struct host_method *
+host_method_find (const char *name)
+{
+  const struct host_method *m;
+
+  for (m = host_methods; m->name; m++)
+    if (strcmp (m->name, name) == 0)
+      return m;
+  return NULL;
+}
