@@ -64,6 +64,7 @@ class Bench:
         self.disk_size = opts.span
         self.pool_size = 4 * opts.span + GIB
         self.cache = '256M'
+        self.written = False
 
     def fill(self, server):
         """Write the whole disk once, with bytes that do not compress."""

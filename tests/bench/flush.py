@@ -3,8 +3,9 @@
 
 Peers are the nbdkit file plugin on a kernel btrfs, with and without copy on
 write, and pwrite + fdatasync on the device itself.  All are on a loop device
-with direct I/O over a file in the same directory, one at a time.  Writes,
-bytes and device flushes are counted at the loop device.
+with direct I/O over a file in the same directory, one at a time, which has
+all its blocks, as a disk has.  Writes, bytes and device flushes are counted at
+the loop device.
 
 The disk is written once before it is measured, and committed.
 """
@@ -28,7 +29,7 @@ class Raw:
 
     def __init__(self, bench, disks):
         self.loop = Loop(os.path.join(bench.dir, 'raw.img'),
-                         disks * bench.disk_size)
+                         disks * bench.disk_size, bench.written)
 
     def start(self):
         pass
@@ -39,12 +40,13 @@ class Raw:
 
 class Bench:
     cache = '256M'
+    written = True
 
     def __init__(self, opts, directory):
         self.opts, self.dir = opts, directory
         self.build = os.path.abspath(opts.build)
         self.disk_size = opts.span * MIB
-        self.pool_size = 4 * GIB
+        self.pool_size = 2 * GIB
 
     def servers(self, disks):
         def ours(name, daemon, nocow):
@@ -126,7 +128,7 @@ def main():
     p.add_argument('--build', default='.', help='the build directory')
     p.add_argument('--dir', help='where the images go')
     p.add_argument('--seconds', type=int, default=5, help='of each load')
-    p.add_argument('--span', type=int, default=256, help='MiB of each disk')
+    p.add_argument('--span', type=int, default=128, help='MiB of each disk')
     p.add_argument('--servers', default='', help='servers that match')
     opts = p.parse_args()
     if os.geteuid() != 0:

@@ -49,12 +49,19 @@ def disk_names(count):
 
 
 class Loop:
-    """A file of SIZE bytes behind a loop device with direct I/O."""
+    """A file of SIZE bytes behind a loop device with direct I/O.
 
-    def __init__(self, path, size):
+    One that is WRITTEN has all its blocks, as a disk has: a flush of a sparse
+    file makes the filesystem below commit what it has allocated.
+    """
+
+    def __init__(self, path, size, written=False):
         self.path = path
         with open(path, 'wb') as f:
+            for _ in range(size // MIB if written else 0):
+                f.write(bytes(MIB))
             f.truncate(size)
+            os.fsync(f.fileno())
         self.dev = run('losetup', '--show', '-f', '--direct-io=on',
                        path).strip()
 
@@ -139,7 +146,7 @@ class Ours(Server):
     def __init__(self, bench, name, daemon, nocow, disks=1):
         self.daemon = daemon
         self.loop = Loop(os.path.join(bench.dir, 'ours.img'),
-                         bench.pool_size)
+                         bench.pool_size, bench.written)
         try:
             btrnbd = os.path.join(bench.build, 'server/cli/btrnbd')
             run(btrnbd, '-d', self.loop.dev, 'mkfs', '--force')
@@ -184,7 +191,7 @@ class Kernel(Server):
     def __init__(self, bench, nocow, disks=1):
         name = 'kernel nocow' if nocow else 'kernel cow'
         self.loop = Loop(os.path.join(bench.dir, 'kernel.img'),
-                         bench.pool_size)
+                         bench.pool_size, bench.written)
         self.mnt = os.path.join(bench.dir, 'mnt')
         os.makedirs(self.mnt, exist_ok=True)
         try:
