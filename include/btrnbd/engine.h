@@ -221,6 +221,12 @@ extern int btrnbd_file_open (struct btrnbd_pool *, const char *path,
  */
 extern int btrnbd_export_open (struct btrnbd_pool *, const char *name,
                                unsigned flags, struct btrnbd_file **ret);
+/* The one name in the list of exports for what NAME would open, to BUF:
+ * without slashes too many, and a volume's file under the name of its
+ * subvolume.  What does not exist keeps its name.
+ */
+extern int btrnbd_export_name (struct btrnbd_pool *, const char *name,
+                               char *buf, size_t size);
 extern void btrnbd_file_close (struct btrnbd_file *);
 extern uint64_t btrnbd_file_size (struct btrnbd_file *);
 extern bool btrnbd_file_read_only (struct btrnbd_file *);

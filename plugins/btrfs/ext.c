@@ -1,6 +1,6 @@
 /* What the plugin offers to hosts with an event loop, see
- * <btrnbd/plugin-ext.h>: a read that finds everything in memory, and the
- * pool's control methods.
+ * <btrnbd/plugin-ext.h>: a read that finds everything in memory, the pool's
+ * control methods, names of exports.
  */
 #include <config.h>
 
@@ -17,12 +17,21 @@ ext_try_pread (void *handle, void *buf, uint32_t count, uint64_t offset,
     ? BTRNBD_TRY_DONE : BTRNBD_TRY_WOULD_BLOCK;
 }
 
+static int
+ext_export_name (const char *name, char *buf, size_t size)
+{
+  const int r = btrnbd_export_name (plugin_pool, name, buf, size);
+
+  return r < 0 ? plugin_fail (r, "the name of an export") : 0;
+}
+
 static const struct btrnbd_plugin_ext extension = {
   .version = BTRNBD_PLUGIN_EXT_VERSION,
   .size = sizeof extension,
   .try_pread = ext_try_pread,
   .control = plugin_control_call,
   .control_events = plugin_control_events,
+  .export_name = ext_export_name,
 };
 
 extern __attribute__ ((visibility ("default")))

@@ -17,8 +17,8 @@ struct tls_options {
   bool verify_peer;            /* clients must show a certificate of the CA */
 };
 
-/* NULL with a text when the credentials cannot be loaded.  They are read from
- * their files now, never again: renewed ones make another server.
+/* NULL with a text when the credentials cannot be loaded.  Certificates are
+ * read from their files now, never again: renewed ones make another server.
  */
 extern struct tls_server *tls_server_new (const struct tls_options *,
                                           char **ret_error);

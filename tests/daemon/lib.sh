@@ -52,3 +52,19 @@ plugin_log_count ()
 {
   grep -c "^$1 " "$tmp/plugin.log" 2>/dev/null || true
 }
+
+# tap_from COMMAND...: unnumbered TAP lines of a program become ours.
+tap_from ()
+{
+  local line last= seen=0
+  while IFS= read -r line; do
+    case $line in
+      "ok "*) pass "${line#ok }"; seen=1;;
+      "not ok "*) fail "${line#not ok }"; seen=1;;
+      "status "*) last=$line;;
+      *) diag "$line";;
+    esac
+  done < <("$@" 2>&1; echo "status $?")
+  [ "$last" = "status 0" ] && [ $seen = 1 ] ||
+    fail "$* ran to its end"
+}

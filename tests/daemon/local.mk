@@ -8,14 +8,20 @@ tests_daemon_btrnbdtest_la_LDFLAGS = \
 	-module -avoid-version -shared -rpath /nowhere
 
 DAEMON_TESTS = \
+	tests/daemon/access.sh \
 	tests/daemon/protocol.sh \
 	tests/daemon/behaviour.sh \
 	tests/daemon/control.sh \
 	tests/daemon/config.sh \
+	tests/daemon/limits.sh \
+	tests/daemon/reload.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
 EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/control.py \
 	tests/daemon/lib.sh \
+	tests/daemon/limits.py \
 	tests/daemon/options.py \
+	tests/daemon/pki.sh \
+	tests/daemon/raw.py \
 	tests/daemon/transmission.py

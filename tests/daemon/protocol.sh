@@ -3,22 +3,6 @@
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 
-# tap_from COMMAND...: unnumbered TAP lines of a program become ours.
-tap_from ()
-{
-  local line last= seen=0
-  while IFS= read -r line; do
-    case $line in
-      "ok "*) pass "${line#ok }"; seen=1;;
-      "not ok "*) fail "${line#not ok }"; seen=1;;
-      "status "*) last=$line;;
-      *) diag "$line";;
-    esac
-  done < <("$@" 2>&1; echo "status $?")
-  [ "$last" = "status 0" ] && [ $seen = 1 ] ||
-    fail "$* ran to its end"
-}
-
 for try in true false; do
   ok "start, try=$try" start_daemon --plugin "$TEST_PLUGIN" exports=4 \
     bad-at=13M try=$try log="$tmp/plugin.log" || break

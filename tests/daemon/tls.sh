@@ -2,34 +2,14 @@
 # btrnbdd with TLS: certificates and pre-shared keys, right and wrong.
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/daemon/lib.sh"
+. "$abs_top_srcdir/tests/daemon/pki.sh"
 
-command -v certtool >/dev/null && command -v psktool >/dev/null ||
-  skip_all "gnutls-bin is not installed"
+have_gnutls || skip_all "gnutls-bin is not installed"
 
-mkdir "$tmp/pki" "$tmp/other"
-make_ca ()
-{
-  certtool --generate-privkey --outfile "$1/ca-key.pem" &&
-    printf 'cn = "test CA"\nca\ncert_signing_key\n' >"$1/ca.info" &&
-    certtool --generate-self-signed --load-privkey "$1/ca-key.pem" \
-      --template "$1/ca.info" --outfile "$1/ca-cert.pem"
-}
-make_cert ()
-{
-  certtool --generate-privkey --outfile "$1/$2-key.pem" &&
-    printf 'cn = "%s"\n%s\n' "$3" "$4" >"$1/$2.info" &&
-    certtool --generate-certificate --load-ca-certificate \
-      "$1/ca-cert.pem" --load-ca-privkey "$1/ca-key.pem" \
-      --load-privkey "$1/$2-key.pem" --template "$1/$2.info" \
-      --outfile "$1/$2-cert.pem"
-}
 for d in pki other; do
   ok "make a CA ($d)" make_ca "$tmp/$d"
-  ok "make a server certificate" make_cert "$tmp/$d" server localhost \
-    "$(printf '%s\n' 'dns_name = "localhost"' tls_www_server \
-      encryption_key signing_key)"
-  ok "make a client certificate" make_cert "$tmp/$d" client "a client" \
-    "$(printf '%s\n' tls_www_client encryption_key signing_key)"
+  ok "make a server certificate" make_server_cert "$tmp/$d"
+  ok "make a client certificate" make_client_cert "$tmp/$d" client "a client"
 done
 ok "make a key" psktool -u alice -p "$tmp/keys.psk"
 ok "make another key" psktool -u alice -p "$tmp/wrong.psk"

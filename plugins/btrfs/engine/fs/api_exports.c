@@ -133,6 +133,40 @@ export_resolve (struct btrnbd_pool *p, const char *name, struct inode **ret,
 }
 
 int
+btrnbd_export_name (struct btrnbd_pool *p, const char *name, char *buf,
+                    size_t size)
+{
+  struct inode *dir = NULL;
+  const char *path;
+  size_t n = 0;
+  char *last;
+  int r;
+
+  r = export_name_check (name, &path);
+  if (r < 0)
+    return r;
+  for (; *path != '\0' && n + 1 < size; path++)
+    if (*path != '/' || buf[n - 1] != '/')
+      buf[n++] = *path;
+  while (buf[n - 1] == '/')
+    n--;
+  buf[n] = '\0';
+  if (*path != '\0')
+    return err_new (ERR_name_long, "export name");
+  last = strrchr (buf, '/');
+  if (last == NULL || strcmp (last + 1, VOLUME_FILE) != 0)
+    return 0;
+  *last = '\0';
+  r = api_walk (p, buf, &dir);
+  if (r < 0)
+    err_clear ();
+  if (r < 0 || !api_is_subvol_top (dir))
+    *last = '/';
+  inode_put (dir);
+  return 0;
+}
+
+int
 export_description_get (struct btrnbd_pool *p, struct inode *file,
                         bool volume, char **ret)
 {
