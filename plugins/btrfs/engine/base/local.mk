@@ -5,6 +5,8 @@ libengine_la_SOURCES += \
 	$(ENGINE)/base/csum.h \
 	$(ENGINE)/base/err.c \
 	$(ENGINE)/base/err.h \
+	$(ENGINE)/base/gate.c \
+	$(ENGINE)/base/gate.h \
 	$(ENGINE)/base/lock.c \
 	$(ENGINE)/base/lock.h \
 	$(ENGINE)/base/log.c \

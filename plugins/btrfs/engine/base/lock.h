@@ -22,6 +22,7 @@ enum lock_rank {
                           one operation on the inode's metadata */
   RANK_FLUSH,          /* data: group commit of FLUSH */
   RANK_FILE_RANGE,     /* data: byte ranges of a file locked by I/O */
+  RANK_GATE,           /* base: counts of a gate */
   RANK_RESERVE,        /* space: tickets of reservations */
   RANK_COMMIT,         /* trans: one commit at a time */
   RANK_TREE_FS,        /* tree.lock of subvolumes, ladder by root id */
