@@ -455,7 +455,6 @@ op_snapshot (struct run *run)
 static void
 op_commit (struct run *run)
 {
-  run->tree->force_cow = false;
   lab_commit (&run->lab);
 }
 

@@ -369,7 +369,7 @@ lab_snapshot (struct lab *lab, struct tree *t)
 {
   lab->refs[index_of (lab, t->root->bytenr)]++;
   /* Blocks of the running transaction are shared from now on too. */
-  t->force_cow = true;
+  ++t->epoch;
   return block_get (t->root);
 }
 

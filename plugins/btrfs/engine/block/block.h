@@ -29,6 +29,8 @@ struct block {
   /* Constant. */
   uint64_t bytenr;
   uint8_t *data;             /* nodesize bytes, IO_MEM_ALIGN aligned */
+  /* Of btree/: that of the tree that made it, see struct tree; 0 when read. */
+  uint64_t epoch;
   /* Managed by the cache; read through the functions below. */
   struct block_priv *priv;
 };

@@ -15,7 +15,7 @@ bool
 tree_block_writable (const struct tree_txn *txn, const struct tree *t,
                      const struct block *b)
 {
-  if (t->force_cow || !block_is_writable (b, txn->transid))
+  if (b->epoch != t->epoch || !block_is_writable (b, txn->transid))
     return false;
   return (tb_flags (b->data) & BTRFS_HEADER_FLAG_RELOC) == 0 ||
     t->id == BTRFS_TREE_RELOC;
@@ -29,10 +29,9 @@ failed (struct tree_txn *txn, int r)
   return r;
 }
 
-/* With the items of FROM, if that is not NULL. */
-static int
-new_block (struct tree_txn *txn, struct tree *t, unsigned level,
-           uint64_t hint, const struct block *from, struct block **ret)
+int
+tree_new_copy (struct tree_txn *txn, struct tree *t, unsigned level,
+               uint64_t hint, const struct block *from, struct block **ret)
 {
   const struct format_info *format = block_cache_format (t->cache);
   struct tb_ident ident = {
@@ -51,14 +50,17 @@ new_block (struct tree_txn *txn, struct tree *t, unsigned level,
     r = block_new_copy (t->cache, &ident, from, ret);
   else
     r = block_new (t->cache, &ident, ret);
-  return r < 0 ? failed (txn, r) : 0;
+  if (r < 0)
+    return failed (txn, r);
+  (*ret)->epoch = t->epoch;
+  return 0;
 }
 
 int
 tree_new_block (struct tree_txn *txn, struct tree *t, unsigned level,
                 uint64_t hint, struct block **ret)
 {
-  return new_block (txn, t, level, hint, NULL, ret);
+  return tree_new_copy (txn, t, level, hint, NULL, ret);
 }
 
 /* A copy of OLD, which TREE no longer references afterwards. */
@@ -75,7 +77,7 @@ cow_block (struct tree_txn *txn, struct tree *t, struct block *old,
                     ": generation %" PRIu64 " in transaction %" PRIu64,
                     t->id, old->bytenr, tb_generation (old->data),
                     txn->transid);
-  r = new_block (txn, t, tb_level (old->data), old->bytenr, old, &copy);
+  r = tree_new_copy (txn, t, tb_level (old->data), old->bytenr, old, &copy);
   if (r < 0)
     return r;
   r = txn->ops->cow (txn, t, old, copy, &action);
@@ -84,7 +86,7 @@ cow_block (struct tree_txn *txn, struct tree *t, struct block *old,
     block_put (copy);
     return failed (txn, r);
   }
-  /* Of this transaction only under force_cow.  A dirty block of the last one
+  /* Of this transaction only after a snapshot.  A dirty block of the last one
    * is on its way to the disk and must get there.
    */
   if (action == TREE_COW_FREE_OLD &&

@@ -61,6 +61,41 @@ tree_create (struct tree_txn *txn, struct block_cache *cache, uint64_t id,
   return 0;
 }
 
+int
+tree_snapshot (struct tree_txn *txn, struct tree *src, uint64_t id,
+               uint64_t epoch, struct tree **ret)
+{
+  struct tree *t = NULL;
+  bool own;
+  int r;
+
+  assert (src->shareable && rwlock_is_mine (&src->lock));
+  r = tree_alloc (src->cache, id, src->lock.rank, true, &t);
+  if (r < 0)
+    return r;
+  t->epoch = epoch + 1;
+  r = tree_new_copy (txn, t, tree_level (src), src->root->bytenr, src->root,
+                     &t->root);
+  if (r == 0)
+    r = txn->ops->share (txn, t, t->root);
+  if (r < 0) {
+    if (t->root != NULL)
+      block_drop (t->cache, t->root);
+    tree_free (t);
+    return r;
+  }
+  /* The root itself is not shared. */
+  own = tree_block_writable (txn, src, src->root);
+  src->epoch = epoch;
+  if (own)
+    src->root->epoch = epoch;
+  t->last_snapshot = txn->transid;
+  /* data/ looks at it without the lock. */
+  __atomic_store_n (&src->last_snapshot, txn->transid, __ATOMIC_RELEASE);
+  *ret = t;
+  return 0;
+}
+
 void
 tree_free (struct tree *t)
 {

@@ -54,6 +54,10 @@ struct tree_alloc_ops {
    * `alloc` on an error path.
    */
   void (*abort) (struct tree_txn *, int err);
+  /* COPY, the new root of TREE, has the items of a root that lives on: add a
+   * reference to each of its children, by TREE's id.
+   */
+  int (*share) (struct tree_txn *, struct tree *, struct block *copy);
   /* TREE was changed for the first time in this transaction (its root node
    * now has generation == transid).
    */
@@ -71,7 +75,10 @@ struct tree {
   struct rwlock lock;          /* protects all below */
   struct block *root;          /* referenced; generation of its header */
   uint64_t last_snapshot;      /* from the root item */
-  bool force_cow;              /* snapshot taken, root not yet committed */
+  /* A block of the running transaction is this tree's alone only if it has
+   * the same number: a snapshot, which shares all that are there, changes it.
+   */
+  uint64_t epoch;
 };
 
 /* ROOT names address, generation, level and owner of the root node.  RANK is
@@ -84,6 +91,11 @@ extern int tree_open (struct block_cache *, uint64_t id,
 extern int tree_create (struct tree_txn *, struct block_cache *, uint64_t id,
                         enum lock_rank, bool shareable, struct tree **ret);
 extern void tree_free (struct tree *); /* accepts NULL */
+/* A new tree ID with the contents of SRC (lock exclusive), with which it
+ * shares everything below the root.  EPOCH and EPOCH + 1 have never been used.
+ */
+extern int tree_snapshot (struct tree_txn *, struct tree *src, uint64_t id,
+                          uint64_t epoch, struct tree **ret);
 
 static inline unsigned
 tree_level (const struct tree *t)

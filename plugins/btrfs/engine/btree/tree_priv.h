@@ -132,6 +132,10 @@ extern bool tree_block_writable (const struct tree_txn *,
 /* An empty block of TREE for the running transaction. */
 extern int tree_new_block (struct tree_txn *, struct tree *, unsigned level,
                            uint64_t hint, struct block **ret);
+/* The same with the items of FROM (NULL: none). */
+extern int tree_new_copy (struct tree_txn *, struct tree *, unsigned level,
+                          uint64_t hint, const struct block *from,
+                          struct block **ret);
 /* The child of PARENT (writable) at SLOT, itself writable.  *B: a reference
  * to the child, replaced by one to the copy.
  */

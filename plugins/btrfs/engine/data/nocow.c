@@ -8,7 +8,8 @@
  *      are pending;
  *   7. no checksums there (they would go stale);
  *   8. it was not data in the last commit (zeroed since, see prealloc.c);
- *   9. no snapshot of this root is about to be made;
+ *   9. no snapshot of this root is about to be made, for writes that will not
+ *      be in it (they are taken in with space of their own, see write.c);
  *  10. its block group is writable, and stays so while we write: asked by
  *      the caller for each write (space_nocow_begin).
  * A verdict (2-8) is kept in the extent map together with the
@@ -68,7 +69,6 @@ nocow_is_ours (struct file_data *f, const struct mapping *m, bool *ret_ours)
 
   *ret_ours = false;
   if (m->compression != 0 || m->disk == 0
-      || __atomic_load_n (&t->force_cow, __ATOMIC_ACQUIRE)
       || m->generation <= __atomic_load_n (&t->last_snapshot,
                                            __ATOMIC_ACQUIRE))
     return 0;
@@ -96,8 +96,6 @@ nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
           || (file_flags (f) & BTRFS_INODE_NODATACOW) == 0))
     return 0;
   if (m->compression != 0 || m->disk == 0)
-    return 0;
-  if (__atomic_load_n (&t->force_cow, __ATOMIC_ACQUIRE))
     return 0;
   snapshot = __atomic_load_n (&t->last_snapshot, __ATOMIC_ACQUIRE);
   if (m->generation <= snapshot)

@@ -138,6 +138,15 @@ op_free (struct tree_txn *tt, struct tree *tree, struct block *b)
   return r;
 }
 
+static int
+op_share (struct tree_txn *tt, struct tree *tree, struct block *copy)
+{
+  struct txn *txn = txn_of (tt);
+
+  (void) tree;
+  return extent_children (txn->extents, txn, copy, false, true);
+}
+
 static void
 op_abort (struct tree_txn *tt, int err)
 {
@@ -148,6 +157,7 @@ const struct tree_alloc_ops extent_alloc_ops = {
   .alloc = op_alloc,
   .cow = op_cow,
   .free = op_free,
+  .share = op_share,
   .abort = op_abort,
   .dirtied = roots_tree_dirtied,
 };

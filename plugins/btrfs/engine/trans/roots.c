@@ -38,12 +38,25 @@ roots_new (struct block_cache *cache, struct roots **ret)
   return 0;
 }
 
-static void
+struct root_priv *
+root_alloc (uint64_t id)
+{
+  struct root_priv *p = calloc (1, sizeof *p);
+
+  if (p == NULL)
+    return NULL;
+  p->root.id = id;
+  gate_init (&p->root.gate);
+  return p;
+}
+
+void
 root_free (struct root_priv *p)
 {
   block_put (p->committed);
   block_put (p->captured);
   tree_free (p->root.tree);
+  gate_done (&p->root.gate);
   free (p);
 }
 
@@ -96,14 +109,9 @@ lookup (struct roots *rs, uint64_t id)
   return RB_FIND (roots_tree, &rs->by_id, &find);
 }
 
-/* Registers P or, if another thread was faster, frees it; the registered one
- * with a reference to *ret.  SEEN, if not NULL, is the number of departures
- * before P was read: if another root has left since, it may have been P's own
- * tree, changed since, so P is freed and NULL returned: read it again.
- */
-static void
-publish (struct roots *rs, struct root_priv *p, const uint64_t *seen,
-         struct root **ret)
+void
+roots_publish (struct roots *rs, struct root_priv *p, const uint64_t *seen,
+               struct root **ret)
 {
   struct root_priv *old;
 
@@ -155,18 +163,17 @@ static int
 open_first (struct roots *rs, uint64_t id, uint64_t bytenr,
             uint64_t generation, unsigned level, struct root **ret)
 {
-  struct root_priv *p = calloc (1, sizeof *p);
+  struct root_priv *p = root_alloc (id);
   int r;
 
   if (p == NULL)
     return err_new (ERR_nomem, "root of a tree");
-  p->root.id = id;
   r = open_root (rs, p, bytenr, generation, level);
   if (r < 0) {
-    free (p);
+    root_free (p);
     return r;
   }
-  publish (rs, p, NULL, ret);
+  roots_publish (rs, p, NULL, ret);
   return 0;
 }
 
@@ -262,18 +269,17 @@ static int
 read_root (struct roots *rs, uint64_t id, bool dead_ok,
            struct root_priv **ret)
 {
-  struct root_priv *p = calloc (1, sizeof *p);
+  struct root_priv *p = root_alloc (id);
   int r;
 
   if (p == NULL)
     return err_new (ERR_nomem, "root of a tree");
-  p->root.id = id;
   r = read_item (rs, id, &p->root, dead_ok);
   if (r == 0)
     r = open_root (rs, p, le64_get (p->root.item.bytenr),
                    le64_get (p->root.item.generation), p->root.item.level);
   if (r < 0)
-    free (p);
+    root_free (p);
   else
     *ret = p;
   return r;
@@ -292,7 +298,7 @@ get (struct roots *rs, uint64_t id, bool dead_ok, struct root **ret)
       return 0;
     r = read_root (rs, id, dead_ok, &p);
     if (r == 0) {
-      publish (rs, p, &seen, ret);
+      roots_publish (rs, p, &seen, ret);
       if (*ret != NULL)
         return 0;
       continue;
@@ -434,19 +440,18 @@ roots_create (struct roots *rs, struct txn *txn, uint64_t id, bool shareable,
               struct root **ret)
 {
   struct tree *rt = rs->root_root->tree;
-  struct root_priv *p = calloc (1, sizeof *p);
+  struct root_priv *p = root_alloc (id);
   struct root *root;
   int r;
 
   if (p == NULL)
     return err_new (ERR_nomem, "new tree");
   assert (shareable == is_subvol_id (id));
-  p->root.id = id;
   p->root.key = KEY (id, BTRFS_ROOT_ITEM, 0);
   r = tree_create (&txn->tree, rs->cache, id, rank_of (id), shareable,
                    &p->root.tree);
   if (r < 0) {
-    free (p);
+    root_free (p);
     return r;
   }
   fill_new_item (rs, &p->root, txn->tree.transid);
@@ -460,7 +465,7 @@ roots_create (struct roots *rs, struct txn *txn, uint64_t id, bool shareable,
     root_free (p);
     return r;
   }
-  publish (rs, p, NULL, &root);
+  roots_publish (rs, p, NULL, &root);
   assert (root == &p->root);
   roots_tree_dirtied (&txn->tree, root->tree);
   *ret = root;

@@ -13,6 +13,7 @@
 #ifndef BTRNBD_TRANS_ROOTS_H
 #define BTRNBD_TRANS_ROOTS_H
 
+#include "base/gate.h"
 #include "trans/trans.h"
 
 struct roots;
@@ -27,6 +28,11 @@ struct root {
   struct key key;              /* of the item in the root tree */
   bool dirty;                  /* changed in the running transaction */
   uint64_t free_objectid;      /* next inode number; 0: not known yet */
+
+  /* Of subvolumes: what data/ does to files passes it, and the making of a
+   * snapshot closes it for a moment.
+   */
+  struct gate gate;
 
   struct root_priv *priv;
 };
@@ -67,6 +73,12 @@ extern struct root *roots_pool_tree (struct roots *, uint64_t id);
 /* A new tree with its root item: subvolumes with ID from roots_new_id. */
 extern int roots_create (struct roots *, struct txn *, uint64_t id,
                          bool shareable, struct root **ret);
+/* Subvolume ID becomes a copy of SRC, another one, sharing all of its blocks;
+ * its uuid and names are the caller's to enter.  No tree lock is held, and
+ * nobody else is in the transaction (txn_begin_alone).
+ */
+extern int roots_snapshot (struct roots *, struct txn *, struct root *src,
+                           uint64_t id, bool read_only, struct root **ret);
 /* The next free subvolume id. */
 extern int roots_new_id (struct roots *, struct txn *, uint64_t *ret_id);
 

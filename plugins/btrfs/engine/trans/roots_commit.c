@@ -56,16 +56,18 @@ refresh (struct root *root, bool *ret_moved)
   const struct tree *tree = root->tree;
   uint64_t bytenr = tree->root->bytenr;
   uint64_t gen = tb_generation (tree->root->data);
+  bool moved = le64_get (it->bytenr) != bytenr ||
+    le64_get (it->generation) != gen || it->level != tree_level (tree);
   struct timespec now;
 
-  *ret_moved = le64_get (it->bytenr) != bytenr ||
-    le64_get (it->generation) != gen || it->level != tree_level (tree) ||
+  *ret_moved = moved ||
     le64_get (it->last_snapshot) != tree->last_snapshot;
   it->bytenr = le64_make (bytenr);
   it->generation = it->generation_v2 = le64_make (gen);
   it->level = tree_level (tree);
   it->last_snapshot = le64_make (tree->last_snapshot);
-  if (tree->shareable) {
+  /* Being the source of a snapshot is no change. */
+  if (tree->shareable && moved) {
     clock_gettime (CLOCK_REALTIME, &now);
     it->ctransid = le64_make (gen);
     it->ctime.sec = le64_make (now.tv_sec);
@@ -87,8 +89,6 @@ write_item (struct roots *rs, struct txn *txn, struct root *root,
 
   rwlock_wrlock (&root->tree->lock);
   refresh (root, &moved);
-  /* data/ looks at it without the lock. */
-  __atomic_store_n (&root->tree->force_cow, false, __ATOMIC_RELEASE);
   item = root->item;
   rwlock_unlock (&root->tree->lock);
 
@@ -197,8 +197,7 @@ roots_capture (struct roots *rs)
   mutex_unlock (&rs->lock);
   for (; dead != NULL; dead = next) {
     next = dead->dirty_entry.tqe_next;
-    tree_free (dead->root.tree);
-    free (dead);
+    root_free (dead);
   }
 }
 

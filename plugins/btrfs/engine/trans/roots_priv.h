@@ -34,6 +34,17 @@ struct roots {
   struct roots_tree by_id;
   uint64_t departures;         /* subvolumes that have left by_id */
   struct dirty_roots dirty;    /* changed in the running transaction */
+  uint64_t epoch;              /* last given to a tree, see tree_snapshot */
 };
+
+extern struct root_priv *root_alloc (uint64_t id);
+extern void root_free (struct root_priv *);
+/* Registers P or, if another thread was faster, frees it; the registered one
+ * with a reference to *ret.  SEEN, if not NULL, is the number of departures
+ * before P was read: if another root has left since, it may have been P's own
+ * tree, changed since, so P is freed and NULL returned: read it again.
+ */
+extern void roots_publish (struct roots *, struct root_priv *,
+                           const uint64_t *seen, struct root **ret);
 
 #endif /* BTRNBD_TRANS_ROOTS_PRIV_H */

@@ -29,6 +29,7 @@ struct trans {
                                   the committer's */
   bool dirty;                  /* somebody joined the running transaction */
   bool shut_wanted;            /* a commit waits for joiners to leave */
+  bool alone;                  /* somebody is alone, or wants to be */
   int abort_err;
   char *abort_text;
 };
@@ -128,8 +129,18 @@ fill_handle (struct trans *t, struct txn *txn, uint64_t transid)
   txn->roots = t->hooks.roots;
 }
 
+/* t->lock held; also after an abort, which the caller meets soon. */
+static void
+wait_alone (struct trans *t)
+{
+  t->alone = true;
+  while (t->joiners > 0 || t->phase == PHASE_SHUT)
+    cond_wait (&t->cond, &t->lock);
+}
+
 static int
-join (struct trans *t, uint64_t bytes, bool promised, struct txn **ret)
+join (struct trans *t, uint64_t bytes, bool promised, bool alone,
+      struct txn **ret)
 {
   struct txn *txn = calloc (1, sizeof *txn);
 
@@ -137,18 +148,21 @@ join (struct trans *t, uint64_t bytes, bool promised, struct txn **ret)
     return err_new (ERR_nomem, "transaction handle");
   {
     SCOPED_LOCK (&t->lock);
-    while (t->phase == PHASE_SHUT && t->abort_err == 0)
+    while ((t->phase == PHASE_SHUT || t->alone) && t->abort_err == 0)
       cond_wait (&t->cond, &t->lock);
     if (t->abort_err != 0) {
       free (txn);
       return aborted_error (t);
     }
+    if (alone)
+      wait_alone (t);
     t->joiners++;
     t->dirty = true;
     fill_handle (t, txn, t->running);
   }
   txn->reserved_bytes = bytes;
   txn->committer = !promised;
+  txn->alone = alone;
   pthread_setspecific (t->key, txn);
   *ret = txn;
   return 0;
@@ -167,7 +181,7 @@ nested (struct trans *t, struct txn **ret)
 }
 
 static int
-begin (struct trans *t, unsigned items, struct txn **ret,
+begin (struct trans *t, unsigned items, bool alone, struct txn **ret,
        int (*reserve) (void *, unsigned, uint64_t *))
 {
   uint64_t bytes = 0;
@@ -175,6 +189,7 @@ begin (struct trans *t, unsigned items, struct txn **ret,
 
   if (t == NULL)
     return err_new (ERR_readonly, "no transactions");
+  assert (!alone || !trans_in_txn (t));
   if (nested (t, ret))
     return 0;
   r = trans_check (t);
@@ -183,7 +198,7 @@ begin (struct trans *t, unsigned items, struct txn **ret,
   r = reserve (t->hooks.opaque, items, &bytes);
   if (r < 0)
     return r;
-  r = join (t, bytes, true, ret);
+  r = join (t, bytes, true, alone, ret);
   if (r < 0)
     t->hooks.release (t->hooks.opaque, bytes);
   return r;
@@ -192,13 +207,19 @@ begin (struct trans *t, unsigned items, struct txn **ret,
 int
 txn_begin (struct trans *t, unsigned items, struct txn **ret)
 {
-  return begin (t, items, ret, t ? t->hooks.reserve : NULL);
+  return begin (t, items, false, ret, t ? t->hooks.reserve : NULL);
+}
+
+int
+txn_begin_alone (struct trans *t, unsigned items, struct txn **ret)
+{
+  return begin (t, items, true, ret, t ? t->hooks.reserve : NULL);
 }
 
 int
 txn_begin_to_free (struct trans *t, unsigned items, struct txn **ret)
 {
-  return begin (t, items, ret, t ? t->hooks.reserve_to_free : NULL);
+  return begin (t, items, false, ret, t ? t->hooks.reserve_to_free : NULL);
 }
 
 int
@@ -208,13 +229,14 @@ txn_join (struct trans *t, struct txn **ret)
     return err_new (ERR_readonly, "no transactions");
   if (nested (t, ret))
     return 0;
-  return join (t, 0, false, ret);
+  return join (t, 0, false, false, ret);
 }
 
 int
 txn_end (struct txn *txn)
 {
   struct trans *t;
+  bool alone;
   int err;
 
   if (txn->nested > 0) {
@@ -225,11 +247,14 @@ txn_end (struct txn *txn)
   if (txn->reserved_bytes > 0)
     t->hooks.release (t->hooks.opaque, txn->reserved_bytes);
   pthread_setspecific (t->key, NULL);
+  alone = txn->alone;
   free (txn);
 
   SCOPED_LOCK (&t->lock);
   assert (t->joiners > 0);
-  if (--t->joiners == 0 && t->shut_wanted)
+  if (alone)
+    t->alone = false;
+  if (--t->joiners == 0 && (t->shut_wanted || t->alone || alone))
     cond_broadcast (&t->cond);
   err = t->abort_err;
   return err ? aborted_error (t) : 0;
@@ -251,7 +276,7 @@ txn_should_end (const struct txn *txn)
   if (!txn->committer && txn->reserved_bytes == 0)
     return true;
   SCOPED_LOCK (&t->lock);
-  return t->shut_wanted || t->abort_err != 0;
+  return t->shut_wanted || t->alone || t->abort_err != 0;
 }
 
 bool

@@ -34,6 +34,7 @@ struct txn {
   uint64_t reserved_bytes;     /* metadata bytes still promised to it */
   unsigned nested;             /* txn_begin calls above the first */
   bool committer;              /* of a commit, or joined without promise */
+  bool alone;                  /* see txn_begin_alone */
 };
 
 static inline struct txn *
@@ -94,6 +95,12 @@ extern int txn_begin_to_free (struct trans *, unsigned items,
  * chunks), which lives on the global reserve.
  */
 extern int txn_join (struct trans *, struct txn **ret);
+/* As txn_begin, with nobody else in the transaction until this handle is
+ * ended: all that others have begun to change is complete, and those who come
+ * wait.  Locks that the holder of a handle may wait for must not be held.
+ */
+extern int txn_begin_alone (struct trans *, unsigned items,
+                            struct txn **ret);
 /* Leave.  Returns -ERR_aborted if the transaction died meanwhile. */
 extern int txn_end (struct txn *);
 /* An error in the middle of a change: the transaction cannot be committed.

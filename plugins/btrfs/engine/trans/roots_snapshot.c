@@ -1,0 +1,100 @@
+/* trans: a subvolume that begins as a copy of another one. */
+#include <config.h>
+
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include <uuid/uuid.h>
+
+#include "base/err.h"
+#include "trans/roots_priv.h"
+
+/* Two numbers that no tree has had. */
+static uint64_t
+new_epoch (struct roots *rs)
+{
+  SCOPED_LOCK (&rs->lock);
+  rs->epoch += 2;
+  return rs->epoch - 1;
+}
+
+/* Flags that are a state of the source stay there. */
+static void
+make_item (struct root *root, const struct btrfs_root_item *src,
+           uint64_t transid, bool read_only)
+{
+  struct btrfs_root_item *it = &root->item;
+  struct timespec now;
+
+  *it = *src;
+  it->generation = it->generation_v2 = le64_make (transid);
+  it->bytenr = le64_make (root->tree->root->bytenr);
+  it->level = tree_level (root->tree);
+  it->last_snapshot = le64_make (transid);
+  it->flags = le64_make (read_only ? BTRFS_ROOT_SUBVOL_RDONLY : 0);
+  it->refs = le32_make (1);
+  it->drop_progress = key_to_disk (KEY_MIN);
+  it->drop_level = 0;
+  memcpy (it->parent_uuid, src->uuid, sizeof it->parent_uuid);
+  uuid_generate (it->uuid);
+  clock_gettime (CLOCK_REALTIME, &now);
+  it->otransid = le64_make (transid);
+  it->otime.sec = le64_make (now.tv_sec);
+  it->otime.nsec = le32_make (now.tv_nsec);
+  if (read_only)
+    return;
+  /* What was received may be changed from now on. */
+  memset (it->received_uuid, 0, sizeof it->received_uuid);
+  memset (&it->stime, 0, sizeof it->stime);
+  memset (&it->rtime, 0, sizeof it->rtime);
+  it->stransid = it->rtransid = le64_make (0);
+}
+
+static int
+copy_root (struct roots *rs, struct txn *txn, struct root *src,
+           struct root *root, bool read_only)
+{
+  int r;
+
+  rwlock_wrlock (&src->tree->lock);
+  r = tree_snapshot (&txn->tree, src->tree, root->id, new_epoch (rs),
+                     &root->tree);
+  if (r == 0) {
+    make_item (root, &src->item, txn->tree.transid, read_only);
+    roots_tree_dirtied (&txn->tree, src->tree);
+  }
+  rwlock_unlock (&src->tree->lock);
+  return r;
+}
+
+/* The offset of the item's key is taken, by Linux and by us, as the youngest
+ * generation whose blocks this tree cannot own.  Linux makes snapshots at the
+ * end of a transaction; here the copy may still be changed in this one.
+ */
+int
+roots_snapshot (struct roots *rs, struct txn *txn, struct root *src,
+                uint64_t id, bool read_only, struct root **ret)
+{
+  struct tree *rt = rs->root_root->tree;
+  struct root_priv *p = root_alloc (id);
+  int r;
+
+  if (p == NULL)
+    return err_new (ERR_nomem, "snapshot");
+  p->root.key = KEY (id, BTRFS_ROOT_ITEM, txn->tree.transid - 1);
+  r = copy_root (rs, txn, src, &p->root, read_only);
+  if (r == 0) {
+    rwlock_wrlock (&rt->lock);
+    r = tree_insert_data (&txn->tree, rt, p->root.key, &p->root.item,
+                          sizeof p->root.item);
+    rwlock_unlock (&rt->lock);
+  }
+  if (r < 0) {
+    root_free (p);
+    return r;
+  }
+  roots_publish (rs, p, NULL, ret);
+  assert (*ret == &p->root);
+  return roots_tree_dirtied (&txn->tree, (*ret)->tree);
+}
