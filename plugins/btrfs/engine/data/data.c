@@ -264,6 +264,7 @@ choose (struct data *d)
 
   TAILQ_FOREACH (f, &d->dirty_files, dirty_link)
     if (f->busy < DATA_FLUSHERS && now >= f->retry_at
+        && !gate_is_closed (file_gate (f))
         && (much || now - f->dirty_since >= DIRTY_AGE_MS))
       break;
   if (f != NULL) {

@@ -76,6 +76,15 @@ extern int data_write_out_all (struct data *);
  */
 extern uint64_t data_in_place (struct data *);
 
+/* Files of the N subvolumes stand still, in the trees, as they were at one
+ * moment during the call, whatever is written meanwhile: until data_thaw
+ * nothing of what came after it is written out, and nothing else is done to
+ * these files.  What was acknowledged before the call is in.  V ascending by
+ * id; no lock, no handle.  -ERR: nothing stands still.
+ */
+extern int data_freeze (struct data *, struct root *const *v, size_t n);
+extern void data_thaw (struct data *, struct root *const *v, size_t n);
+
 enum data_extent_kind { DATA_EXTENT_HOLE, DATA_EXTENT_PREALLOC,
                         DATA_EXTENT_DATA };
 struct data_extent {

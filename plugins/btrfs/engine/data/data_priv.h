@@ -2,7 +2,9 @@
  *
  * Order of the logical locks, outermost first:
  *
- *   range lock of a file (writers, punch, zero, truncate; never write-out)
+ *   gate of a subvolume, passed as an operation (punch, zero, truncate) ->
+ *   range lock of a file (writers, punch, zero, truncate; never write-out) ->
+ *   gate, as a step (pages are put in) or a batch (write-out)
  *   inode.lock -> transaction -> tree locks -> map_lock
  *   dirty_lock -> shard of the clean cache -> free pages
  *
@@ -61,6 +63,7 @@ struct data {
   struct cond work;            /* for the flushers */
   TAILQ_HEAD (file_list, file_data) dirty_files;
   uint64_t sync_gen;           /* of the newest data_write_out_all */
+  uint64_t freeze_gen;         /* of the newest look for files to freeze */
   bool stop;
   unsigned waiters;            /* writers beyond the limit (atomic) */
   pthread_t flushers[DATA_FLUSHERS];
@@ -78,6 +81,8 @@ struct dirty_frame {
   uint64_t seq;                /* when the oldest `cur` page came */
   uint16_t cur, wb;
   uint16_t reserved;           /* `cur` pages that hold data space */
+  uint16_t frozen;             /* `wb` pages that no batch has taken yet */
+  uint16_t frozen_reserved;    /* of those, the ones that hold data space */
   uint32_t page[CACHE_PAGES], wb_page[CACHE_PAGES];
 };
 RB_HEAD (dirty_tree, dirty_frame);
@@ -123,6 +128,8 @@ struct file_data {
   uint64_t dirty_since;        /* ms */
   uint64_t retry_at;           /* ms: flushers leave it alone until then */
   uint64_t sync_gen;           /* newest that has taken this file on */
+  uint64_t freeze_gen;         /* the same of freezes */
+  TAILQ_ENTRY (file_data) frozen_link; /* of who froze it */
 
   /* Hints (atomic). */
   uint64_t cursor;             /* where background write-out goes on */
@@ -319,6 +326,19 @@ extern bool dirty_any (struct file_data *, uint64_t start, uint64_t end,
 extern uint64_t dirty_now (struct file_data *);
 extern void dirty_drop_all (struct file_data *);
 
+/* --- freeze.c --- */
+
+/* The dirty pages become pages under write-out without a batch.  Nothing of
+ * the file may be under write-out, nothing is put meanwhile.
+ */
+extern void dirty_freeze (struct file_data *);
+/* As dirty_collect, of those pages. */
+extern size_t dirty_collect_frozen (struct file_data *, struct dirty_page *,
+                                    size_t max, struct dirty_batch *);
+/* What is frozen and was not collected is dirty as before. */
+extern void dirty_unfreeze (struct file_data *);
+extern void dirty_batch_add (struct file_data *, struct dirty_batch *);
+
 /* --- write.c --- */
 extern int file_write (struct file_data *, const void *buf, size_t len,
                        uint64_t offset, bool range_locked);
@@ -353,6 +373,16 @@ file_may_nocow (const struct file_data *f)
  */
 extern int file_write_out (struct file_data *, uint64_t start, uint64_t end,
                            uint64_t seq);
+/* The same within an operation at the gate of the file's subvolume. */
+extern int file_write_out_inside (struct file_data *, uint64_t start,
+                                  uint64_t end, uint64_t seq);
+/* What dirty_freeze has frozen. */
+extern int file_write_out_frozen (struct file_data *);
+static inline struct gate *
+file_gate (const struct file_data *f)
+{
+  return &f->inode->root->gate;
+}
 /* One batch in the background; false when there was nothing. */
 extern bool file_write_some (struct file_data *, uint64_t seq);
 

@@ -496,11 +496,17 @@ dirty_collect (struct file_data *f, uint64_t start, uint64_t end,
     }
   }
   f->num_wb += n;
-  if (n > 0) {
-    batch->id = ++f->batch_id;
-    TAILQ_INSERT_TAIL (&f->batches, batch, link);
-  }
+  if (n > 0)
+    dirty_batch_add (f, batch);
   return n;
+}
+
+void
+dirty_batch_add (struct file_data *f, struct dirty_batch *batch)
+{
+  assert (mutex_is_mine (&f->dirty_lock));
+  batch->id = ++f->batch_id;
+  TAILQ_INSERT_TAIL (&f->batches, batch, link);
 }
 
 void

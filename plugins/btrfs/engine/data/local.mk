@@ -13,6 +13,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/extent_map.c \
 	$(ENGINE)/data/extent_map.h \
 	$(ENGINE)/data/extents.c \
+	$(ENGINE)/data/freeze.c \
 	$(ENGINE)/data/nocow.c \
 	$(ENGINE)/data/pages.c \
 	$(ENGINE)/data/pages.h \

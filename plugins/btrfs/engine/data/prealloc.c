@@ -293,6 +293,7 @@ data_zero (struct data *d, struct inode *inode, uint64_t offset,
     r = file_check_range (f, offset, len);
   if (r < 0 || len == 0)
     return r;
+  gate_operation_begin (file_gate (f));
   range_lock (&f->ranges, &lock, round_down (offset, d->ps),
               round_up (offset + len, d->ps));
   r = zero_edges (f, offset, len, &start, &end);
@@ -304,6 +305,7 @@ data_zero (struct data *d, struct inode *inode, uint64_t offset,
     dirty_release (f, &hold, r == 0 ? end : 0);
   }
   range_unlock (&f->ranges, &lock);
+  gate_operation_end (file_gate (f));
   return r;
 }
 
@@ -325,8 +327,10 @@ data_allocate (struct data *d, struct inode *inode, uint64_t offset,
     return r;
   start = round_down (offset, d->ps);
   end = round_up (offset + len, d->ps);
+  gate_operation_begin (file_gate (f));
   range_lock (&f->ranges, &lock, start, end);
   r = prealloc_range (f, WANT_SPACE, start, end);
   range_unlock (&f->ranges, &lock);
+  gate_operation_end (file_gate (f));
   return r;
 }

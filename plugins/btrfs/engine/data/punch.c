@@ -119,6 +119,7 @@ data_punch (struct data *d, struct inode *inode, uint64_t offset,
     r = file_check_range (f, offset, len);
   if (r < 0 || len == 0)
     return r;
+  gate_operation_begin (file_gate (f));
   range_lock (&f->ranges, &lock, round_down (offset, d->ps),
               round_up (offset + len, d->ps));
   r = zero_edges (f, offset, len, &start, &end);
@@ -133,5 +134,6 @@ data_punch (struct data *d, struct inode *inode, uint64_t offset,
     dirty_release (f, &hold, r == 0 ? end : 0);
   }
   range_unlock (&f->ranges, &lock);
+  gate_operation_end (file_gate (f));
   return r;
 }

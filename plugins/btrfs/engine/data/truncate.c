@@ -200,14 +200,14 @@ prepare_growth (struct file_data *f, uint64_t old_size)
   if (m.kind == MAP_INLINE) {
     r = file_write (f, NULL, ps - old_size % ps, old_size, true);
     if (r == 0)
-      r = file_write_out (f, 0, ps, UINT64_MAX);
+      r = file_write_out_inside (f, 0, ps, UINT64_MAX);
     return r;
   }
   if (sector == old_size)
     return 0;
   r = file_zero_bytes (f, old_size, sector + ps - old_size);
   if (r == 0)
-    r = file_write_out (f, sector, sector + ps, UINT64_MAX);
+    r = file_write_out_inside (f, sector, sector + ps, UINT64_MAX);
   return r;
 }
 
@@ -251,6 +251,7 @@ data_set_size (struct data *d, struct inode *inode, uint64_t size)
     r = file_check_writable (f);
   if (r < 0)
     return r;
+  gate_operation_begin (file_gate (f));
   /* Everything: sizes change one at a time. */
   range_lock (&f->ranges, &lock, 0, DATA_FILE_END);
   old_size = file_size (f);
@@ -265,6 +266,7 @@ data_set_size (struct data *d, struct inode *inode, uint64_t size)
     dirty_release (f, &hold, DATA_FILE_END);
   }
   range_unlock (&f->ranges, &lock);
+  gate_operation_end (file_gate (f));
   if (r < 0)
     return err_note (r, "size of tree %" PRIu64 " inode %" PRIu64,
                      inode->root->id, inode->ino);

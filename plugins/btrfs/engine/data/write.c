@@ -40,6 +40,12 @@ struct writer {
   /* The last answer of nocow_check: [start, end). */
   uint64_t nocow_start, nocow_end;
   enum place place;
+  /* When the plan was made, as the gate counts: a snapshot makes it void.
+   * While one is made of what came before this write, nothing that comes now
+   * is certain to go in place.
+   */
+  uint64_t switches;
+  bool no_place;
 };
 
 /* Where will this sector be written? */
@@ -51,7 +57,7 @@ find_place (struct writer *w, uint64_t sector, enum place *ret)
   int r;
 
   *ret = PLACE_NEW;
-  if (!file_may_nocow (w->f))
+  if (!file_may_nocow (w->f) || w->no_place)
     return 0;
   if (sector < w->nocow_start || sector >= w->nocow_end) {
     r = nocow_check (w->f, sector, &m, &nocow);
@@ -161,13 +167,18 @@ commit_helps (const struct data *d)
     > trans_committed_id (d->env.trans);
 }
 
+/* One step at the gate: pages that are dirty are changed where they are.  It
+ * may wait for write-out that has begun, which waits for no step.
+ */
 static int
 reserve_scarce (struct writer *w)
 {
   struct data *d = w->f->d;
+  struct gate *g = file_gate (w->f);
   struct dirty_hold hold;
   int r;
 
+  gate_step_begin (g, &w->switches, &w->no_place);
   dirty_hold (w->f, &hold, w->first, w->last);
   r = plan_and_reserve (w, true);
   if (r == -ERR_nospace && file_may_nocow (w->f) && commit_helps (d)) {
@@ -179,6 +190,7 @@ reserve_scarce (struct writer *w)
   if (r == 0)
     overwrite_dirty (w);
   dirty_release (w->f, &hold, 0);
+  gate_step_end (g);
   return r;
 }
 
@@ -310,10 +322,51 @@ one_sector (struct writer *w, uint64_t sector, uint32_t page,
   return 0;
 }
 
+/* Space for every sector from AT on that was to go in place. */
+static int
+reserve_rest (struct writer *w, uint64_t at)
+{
+  const size_t n = (w->last - w->first) / w->f->d->ps;
+  size_t i, need = 0;
+  int r;
+
+  for (i = (at - w->first) / w->f->d->ps; i < n; ++i)
+    need += (w->plan[i] & (PLAN_CREDIT | PLAN_DONE)) == 0;
+  r = reserve (w, need);
+  for (i = (at - w->first) / w->f->d->ps; r == 0 && i < n; ++i)
+    if ((w->plan[i] & PLAN_DONE) == 0)
+      w->plan[i] |= PLAN_CREDIT;
+  return r;
+}
+
+/* The pages that are put in from here to gate_step_end are on one side of any
+ * snapshot, and that is the side that the plan was made on.
+ */
+static int
+step_begin (struct writer *w, uint64_t at)
+{
+  struct gate *g = file_gate (w->f);
+  uint64_t switches;
+  bool switched;
+  int r;
+
+  for (;;) {
+    gate_step_begin (g, &switches, &switched);
+    if (w->plan == NULL || switches == w->switches)
+      return 0;
+    gate_step_end (g);
+    w->switches = switches;
+    r = reserve_rest (w, at);
+    if (r < 0)
+      return r;
+  }
+}
+
 static int
 put_all (struct writer *w)
 {
-  struct data *d = w->f->d;
+  struct file_data *f = w->f;
+  struct data *d = f->d;
   const size_t chunk = MIN ((size_t) CHUNK_PAGES, d->dirty_limit / 8);
   uint64_t at = w->first;
   int r = 0;
@@ -328,10 +381,13 @@ put_all (struct writer *w)
     if (r < 0)
       break;
     take_pages (d, page, n);
+    r = step_begin (w, at);
     for (i = 0; i < n && r == 0; ++i) {
       r = one_sector (w, at + i * d->ps, page[i], &used);
       unused += !used;
     }
+    if (i > 0)
+      gate_step_end (file_gate (f));
     pages_give (d->pages, page + i, n - i);
     dirty_unthrottle (d, unused + n - i);
     at += n * d->ps;
@@ -353,6 +409,7 @@ file_write (struct file_data *f, const void *buf, size_t len,
   if (!range_locked)
     range_lock (&f->ranges, &lock, w.first, w.last);
   r = read_tail (&w);
+  gate_peek (file_gate (f), &w.switches, &w.no_place);
   if (r == 0)
     r = reserve_range (&w);
   if (r == 0)

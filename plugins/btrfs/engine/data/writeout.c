@@ -445,10 +445,15 @@ run_batch (struct writeout *w)
   return r < 0 ? r : failed;
 }
 
-/* *ret_next: where the pages that were tried end. */
+/* What to do when the gate is closed: it is not for those who are inside, or
+ * who have closed it.
+ */
+enum at_gate { GATE_WAIT, GATE_TRY, GATE_INSIDE, GATE_FROZEN };
+
 static int
-write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
-             size_t *ret_n, uint64_t *ret_next)
+write_batch_inside (struct file_data *f, uint64_t start, uint64_t end,
+                    uint64_t seq, bool frozen, size_t *ret_n,
+                    uint64_t *ret_next)
 {
   const size_t max = MIN (__atomic_load_n (&f->num_dirty, __ATOMIC_ACQUIRE),
                           (size_t) DATA_BATCH_PAGES);
@@ -456,8 +461,6 @@ write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
   struct writeout w;
   int r;
 
-  *ret_n = 0;
-  *ret_next = end;
   if (max == 0)
     return 0;
   r = wo_init (&w, f, max);
@@ -465,7 +468,10 @@ write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
     wo_done (&w);
     return r;
   }
-  w.n = dirty_collect (f, start, end, seq, w.page, max, &batch);
+  if (frozen)
+    w.n = dirty_collect_frozen (f, w.page, max, &batch);
+  else
+    w.n = dirty_collect (f, start, end, seq, w.page, max, &batch);
   if (w.n > 0) {
     *ret_n = w.n;
     *ret_next = w.page[w.n - 1].offset + f->d->ps;
@@ -480,12 +486,33 @@ write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
   return r;
 }
 
+/* *ret_next: where the pages that were tried end. */
+static int
+write_batch (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
+             enum at_gate how, size_t *ret_n, uint64_t *ret_next)
+{
+  struct gate *g = file_gate (f);
+  int r;
+
+  *ret_n = 0;
+  *ret_next = end;
+  if (how == GATE_WAIT)
+    gate_batch_begin (g);
+  else if (how == GATE_TRY && !gate_batch_try (g))
+    return 0;
+  r = write_batch_inside (f, start, end, seq, how == GATE_FROZEN, ret_n,
+                          ret_next);
+  if (how == GATE_WAIT || how == GATE_TRY)
+    gate_batch_end (g);
+  return r;
+}
+
 /* Each page is tried once.  Somebody else's failure counts when its pages are
  * not there for us to try.
  */
-int
-file_write_out (struct file_data *f, uint64_t start, uint64_t end,
-                uint64_t seq)
+static int
+write_out (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq,
+           enum at_gate how)
 {
   const uint64_t before = __atomic_load_n (&f->failures, __ATOMIC_RELAXED);
   uint64_t from = start, next;
@@ -493,7 +520,7 @@ file_write_out (struct file_data *f, uint64_t start, uint64_t end,
   size_t n;
 
   for (;;) {
-    one = write_batch (f, from, end, seq, &n, &next);
+    one = write_batch (f, from, end, seq, how, &n, &next);
     if (one < 0) {
       r = r < 0 ? r : one;
       from = next;
@@ -511,6 +538,37 @@ file_write_out (struct file_data *f, uint64_t start, uint64_t end,
   }
 }
 
+int
+file_write_out (struct file_data *f, uint64_t start, uint64_t end,
+                uint64_t seq)
+{
+  return write_out (f, start, end, seq, GATE_WAIT);
+}
+
+int
+file_write_out_inside (struct file_data *f, uint64_t start, uint64_t end,
+                       uint64_t seq)
+{
+  return write_out (f, start, end, seq, GATE_INSIDE);
+}
+
+int
+file_write_out_frozen (struct file_data *f)
+{
+  uint64_t next;
+  int r = 0, one;
+  size_t n;
+
+  do {
+    one = write_batch (f, 0, DATA_FILE_END, UINT64_MAX, GATE_FROZEN, &n,
+                       &next);
+    if (r == 0)
+      r = one;
+  } while (n > 0);
+  dirty_unfreeze (f);           /* if there was no memory to collect with */
+  return r;
+}
+
 /* Round and round, so that no part of the file waits for ever. */
 bool
 file_write_some (struct file_data *f, uint64_t seq)
@@ -520,9 +578,9 @@ file_write_some (struct file_data *f, uint64_t seq)
   size_t n;
   int r;
 
-  r = write_batch (f, from, DATA_FILE_END, seq, &n, &next);
+  r = write_batch (f, from, DATA_FILE_END, seq, GATE_TRY, &n, &next);
   if (r == 0 && n == 0 && from > 0)
-    r = write_batch (f, 0, from, seq, &n, &next);
+    r = write_batch (f, 0, from, seq, GATE_TRY, &n, &next);
   if (r < 0)
     err_clear ();
   return r == 0 && n > 0;
