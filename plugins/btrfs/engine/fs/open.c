@@ -403,7 +403,7 @@ open_subvols (struct fs *fs)
 {
   struct subvols_env env = {
     .trans = fs->trans, .roots = fs->roots, .extents = fs->extents,
-    .cache = fs->cache, .inodes = fs->inodes,
+    .cache = fs->cache, .inodes = fs->inodes, .data = fs->data,
   };
 
   return subvols_new (&env, &fs->subvols);

@@ -143,6 +143,12 @@ extern void inodes_names_unlock (struct inodes *);
 extern int inodes_root_leave (struct inodes *, uint64_t root_id);
 extern void inodes_root_left (struct inodes *);
 
+/* Lock up to N inodes (NULL and repeated ones are skipped) in their order,
+ * which the vector has afterwards.
+ */
+extern void inode_lock_all (struct inode **, size_t n);
+extern void inode_unlock_all (struct inode **, size_t n);
+
 /* May names in DIR be changed (dir->lock held)?  The index that a new entry
  * gets, and after it has been added or taken: the directory's own item.
  * Tree lock exclusive for the latter two.

@@ -76,10 +76,6 @@ extern int inode_check_write (struct inode *in);
 extern bool inode_extref_ok (struct inodes *, const struct root *);
 extern void inode_extref_use (struct inodes *, const struct root *);
 
-/* Lock up to N inodes (NULL and repeated ones are skipped) in their order. */
-extern void inode_lock_all (struct inode **, size_t n);
-extern void inode_unlock_all (struct inode **, size_t n);
-
 /* May IN lose its name in DIR?  Then: take the name and count down (tree lock
  * exclusive, both inode.locks; DIR's own item is the caller's).
  */

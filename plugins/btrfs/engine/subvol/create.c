@@ -11,10 +11,9 @@
 
 struct creation {
   struct subvols *ss;
-  struct inode *dir;
-  struct name name;
+  struct place place;
   const struct subvol_new *new;
-  uint64_t id, index;
+  uint64_t id;
   struct root *root;           /* the new one, referenced */
 };
 
@@ -26,7 +25,7 @@ check_new (struct creation *c)
   const size_t item = tb_max_item_size (fi->nodesize);
   int r;
 
-  r = name_check (c->name);
+  r = name_check (c->place.name);
   if (r == 0 && new->file != NULL)
     r = name_check (NAME (new->file, strlen (new->file)));
   if (r < 0)
@@ -126,42 +125,46 @@ fill_tree (struct txn *txn, struct creation *c)
   return r;
 }
 
-static int
-add_entry (struct txn *txn, struct creation *c)
+int
+place_add (struct subvols *ss, struct txn *txn, const struct place *p,
+           uint64_t id)
 {
-  struct inode *dir = c->dir;
+  struct inode *dir = p->dir;
   const struct dirent_loc loc = {
-    .location = KEY (c->id, BTRFS_ROOT_ITEM, UINT64_MAX),
+    .location = KEY (id, BTRFS_ROOT_ITEM, UINT64_MAX),
     .type = BTRFS_FT_DIR,
   };
   const struct sref ref = {
-    .parent_root = dir->root->id, .subvol = c->id, .dir = dir->ino,
-    .name = c->name,
+    .parent_root = dir->root->id, .subvol = id, .dir = dir->ino,
+    .name = p->name,
   };
+  uint64_t index;
   int r;
 
   rwlock_wrlock (&dir->root->tree->lock);
-  r = dir_add (txn, dir->root, dir->ino, c->name, c->index, &loc);
+  r = inode_next_index (dir, &index);
   if (r == 0)
-    r = inode_dir_changed (txn, dir, c->index, c->name.len);
+    r = dir_add (txn, dir->root, dir->ino, p->name, index, &loc);
+  if (r == 0)
+    r = inode_dir_changed (txn, dir, index, p->name.len);
   rwlock_unlock (&dir->root->tree->lock);
-  return r < 0 ? r : sref_add (c->ss->env.roots, txn, &ref, c->index);
+  return r < 0 ? r : sref_add (ss->env.roots, txn, &ref, index);
 }
 
-/* dir->lock held: the answer stays true. */
-static int
-check_dir (struct creation *c)
+int
+place_check (const struct place *p)
 {
-  struct inode *dir = c->dir;
+  struct inode *dir = p->dir;
+  uint64_t index;
   int r;
 
   r = inode_check_dir (dir);
   if (r < 0)
     return r;
   rwlock_rdlock (&dir->root->tree->lock);
-  r = dir_room (dir->root, dir->ino, c->name);
+  r = dir_room (dir->root, dir->ino, p->name);
   if (r == 0)
-    r = inode_next_index (dir, &c->index);
+    r = inode_next_index (dir, &index); /* so that it need not be read */
   rwlock_unlock (&dir->root->tree->lock);
   return r;
 }
@@ -173,7 +176,7 @@ create_locked (struct creation *c)
   struct txn *txn;
   int r;
 
-  r = check_dir (c);
+  r = place_check (&c->place);
   if (r < 0)
     return r;
   r = txn_begin (c->ss->env.trans, CREATE_ITEMS, &txn);
@@ -185,7 +188,7 @@ create_locked (struct creation *c)
   if (r == 0)
     r = fill_tree (txn, c);
   if (r == 0)
-    r = add_entry (txn, c);
+    r = place_add (c->ss, txn, &c->place, c->id);
   return txn_leave (txn, r, true);
 }
 
@@ -194,7 +197,7 @@ subvol_create (struct subvols *ss, struct inode *dir, const char *s,
                size_t len, const struct subvol_new *new, uint64_t *ret_id)
 {
   struct creation c = {
-    .ss = ss, .dir = dir, .name = NAME (s, len), .new = new,
+    .ss = ss, .place = { dir, NAME (s, len) }, .new = new,
   };
   int r;
 

@@ -36,7 +36,25 @@ extern int drop_run (struct subvols *, uint64_t id,
                      bool (*stop) (void *opaque), void *opaque,
                      bool *ret_done);
 
+/* A subvolume's name: its entry in DIR and the pair of references. */
+struct place {
+  struct inode *dir;
+  struct name name;
+};
+/* DIR's lock held, which keeps the answer true: may the name be added? */
+extern int place_check (const struct place *);
+/* Add it for subvolume ID. */
+extern int place_add (struct subvols *, struct txn *, const struct place *,
+                      uint64_t id);
+
+/* A copy of SOURCE with a new id, without a name yet; alone in TXN. */
+extern int snapshot_make (struct subvols *, struct txn *, struct root *source,
+                          bool read_only, uint64_t *ret_id);
+
 /* Entries of the uuid tree, if the pool has one: KIND is a key type. */
+extern int uuid_add (struct roots *, struct txn *,
+                     const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind,
+                     uint64_t id);
 extern int uuid_del (struct roots *, struct txn *,
                      const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind,
                      uint64_t id);

@@ -7,12 +7,13 @@
  * steps of bounded size ("dropping"), which a crash may interrupt: the root
  * item says how far they came.
  *
- * Snapshots have their place here, but are not made yet.
+ * A snapshot is a subvolume whose tree begins as a copy of another one's root
+ * node: everything below is shared, and copied when either changes it.
  */
 #ifndef BTRNBD_SUBVOL_SUBVOL_H
 #define BTRNBD_SUBVOL_SUBVOL_H
 
-#include "inode/inode.h"
+#include "data/data.h"
 
 struct subvols;                /* context of the room */
 
@@ -23,6 +24,7 @@ struct subvols_env {
   struct extents *extents;
   struct block_cache *cache;
   struct inodes *inodes;
+  struct data *data;
 };
 extern int subvols_new (const struct subvols_env *, struct subvols **ret);
 extern void subvols_free (struct subvols *); /* accepts NULL */
@@ -46,6 +48,33 @@ struct subvol_new {
 extern int subvol_create (struct subvols *, struct inode *dir,
                           const char *name, size_t len,
                           const struct subvol_new *, uint64_t *ret_id);
+
+struct subvol_snap {
+  struct inode *source;        /* any inode of the subvolume */
+  struct inode *dir;           /* where the name goes */
+  const char *name;
+  size_t len;
+  bool read_only;
+  uint64_t id;                 /* result */
+};
+#define SUBVOL_SNAPS_MAX 256
+/* N snapshots of one point in time, in one transaction: everything that was
+ * acknowledged before the call is in them, and of what is written during it
+ * nothing that was acknowledged later than something missing.  (A name that
+ * is changed meanwhile may be in them or not.)  Writers wait for a moment;
+ * write-out, and what changes more than contents, until they are made.  Not
+ * durable before the commit.
+ */
+extern int subvol_snapshot (struct subvols *, struct subvol_snap *v,
+                            size_t n);
+
+/* The flag of subvolume TOP's root item; what is dirty of its files is written
+ * out first.
+ */
+extern int subvol_set_read_only (struct subvols *, struct inode *top,
+                                 bool read_only);
+/* What Linux mounts by default.  The feature bit is the caller's to set. */
+extern int subvol_set_default (struct subvols *, struct inode *top);
 
 /* --- deleting --- */
 

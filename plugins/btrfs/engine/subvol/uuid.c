@@ -16,6 +16,70 @@ uuid_key (const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind)
   return KEY (le64_get (half[0]), kind, le64_get (half[1]));
 }
 
+static const uint8_t no_uuid[BTRFS_UUID_SIZE];
+
+/* The uuid tree, referenced; NULL when the pool has none. */
+static int
+get_tree (struct roots *roots, struct root **ret)
+{
+  int r = roots_get (roots, BTRFS_UUID_TREE, ret);
+
+  if (r != -ERR_subvol_missing)
+    return r;
+  err_clear ();
+  *ret = NULL;
+  return 0;
+}
+
+/* Tree lock exclusive.  Several subvolumes may have been received from one;
+ * when an item is full, the rest is not entered: Linux bears it, too.
+ */
+static int
+add_locked (struct txn *txn, struct tree *tree, struct key key, uint64_t id)
+{
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  const le64 v = le64_make (id);
+  uint32_t size, max;
+  bool exact;
+  int r;
+
+  r = tree_find (tree, key, &cur, &exact);
+  if (r < 0)
+    return r;
+  size = exact ? cursor_size (&cur) : 0;
+  cursor_done (&cur);
+  if (!exact)
+    return tree_insert_data (&txn->tree, tree, key, &v, sizeof v);
+  max = tb_max_item_size (block_cache_format (tree->cache)->nodesize);
+  if (size + sizeof v > max)
+    return 0;
+  r = tree_find_rw (&txn->tree, tree, key, &cur);
+  if (r == 0)
+    r = cursor_resize (&txn->tree, &cur, size + sizeof v);
+  if (r == 0)
+    memcpy ((uint8_t *) cursor_data_rw (&cur) + size, &v, sizeof v);
+  return r;
+}
+
+int
+uuid_add (struct roots *roots, struct txn *txn,
+          const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
+{
+  struct root *root = NULL;
+  int r;
+
+  if (memcmp (uuid, no_uuid, sizeof no_uuid) == 0)
+    return 0;
+  r = get_tree (roots, &root);
+  if (r < 0 || root == NULL)
+    return r;
+  rwlock_wrlock (&root->tree->lock);
+  r = add_locked (txn, root->tree, uuid_key (uuid, kind), id);
+  rwlock_unlock (&root->tree->lock);
+  roots_put (roots, root);
+  return r;
+}
+
 /* Tree lock exclusive.  An entry that is not there is no error: Linux leaves
  * some out when an item is full.
  */
@@ -57,18 +121,13 @@ int
 uuid_del (struct roots *roots, struct txn *txn,
           const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
 {
-  static const uint8_t none[BTRFS_UUID_SIZE];
   struct root *root = NULL;
   int r;
 
-  if (memcmp (uuid, none, sizeof none) == 0)
+  if (memcmp (uuid, no_uuid, sizeof no_uuid) == 0)
     return 0;
-  r = roots_get (roots, BTRFS_UUID_TREE, &root);
-  if (r == -ERR_subvol_missing) {
-    err_clear ();
-    return 0;
-  }
-  if (r < 0)
+  r = get_tree (roots, &root);
+  if (r < 0 || root == NULL)
     return r;
   rwlock_wrlock (&root->tree->lock);
   r = del_locked (txn, root->tree, uuid_key (uuid, kind), id);
