@@ -199,6 +199,46 @@ extern int btrnbd_volume_resize (struct btrnbd_pool *, const char *name,
                                  uint64_t size);
 extern int btrnbd_volume_rename (struct btrnbd_pool *, const char *from,
                                  const char *to);
+/* --- snapshots and clones ---
+ *
+ * They share all data with their source until one of them is written to, and
+ * take the same time however big it is.  A volume's snapshot TAG is the
+ * subvolume NAME@TAG, read-only, and an export of that name.  What these
+ * functions have made is durable when they return.
+ */
+
+/* Snapshots of N volumes, of one point in time: all that was acknowledged
+ * before the call is in them.  TAG: no "/" or "@".
+ */
+extern int btrnbd_volume_snapshot (struct btrnbd_pool *,
+                                   const char *const *names, size_t n,
+                                   const char *tag);
+/* Volume TO is a writable copy of FROM, a volume or one's snapshot; size,
+ * nocow and description are those of FROM.
+ */
+extern int btrnbd_volume_clone (struct btrnbd_pool *, const char *from,
+                                const char *to);
+/* The same of any subvolumes, by path ("" is the pool's top). */
+struct btrnbd_snapshot_opts {
+  const char *from, *to;
+  bool read_only;
+};
+extern int btrnbd_subvol_snapshot (struct btrnbd_pool *,
+                                   const struct btrnbd_snapshot_opts *v,
+                                   size_t n);
+/* -ERR_busy while a file in it is open, -ERR_not_empty when it holds others;
+ * what it occupied is free afterwards, or will soon be.
+ */
+extern int btrnbd_subvol_remove (struct btrnbd_pool *, const char *path);
+/* -ERR_busy while a file in it is open. */
+extern int btrnbd_subvol_set_read_only (struct btrnbd_pool *,
+                                        const char *path, bool read_only);
+/* What Linux mounts when it is not told a subvolume. */
+extern int btrnbd_subvol_set_default (struct btrnbd_pool *,
+                                      const char *path);
+
+/* --- list of exports --- */
+
 struct btrnbd_export {
   const char *name;           /* NAME, NAME@TAG or a path */
   const char *description;    /* NULL: none */

@@ -85,6 +85,17 @@ extern int export_resolve (struct btrnbd_pool *, const char *name,
 extern int export_description_get (struct btrnbd_pool *, struct inode *file,
                                    bool volume, char **ret);
 
+/* --- api_volumes.c --- */
+
+/* NAME of a volume: one component; "@" separates the tag of a snapshot. */
+extern int volume_name_check (const char *name, const char **ret_path);
+/* The subvolume that volume NAME is, its parent and its name there. */
+extern int find_volume (struct btrnbd_pool *, const char *name,
+                        struct inode **ret_dir, const char **ret_name,
+                        size_t *ret_len, uint64_t *ret_root_id);
+/* Is a file of subvolume ROOT_ID open?  open_lock held. */
+extern bool subvol_is_open (struct btrnbd_pool *, uint64_t root_id);
+
 /* --- api_files.c --- */
 
 /* Open handles of INODE; open_lock held. */

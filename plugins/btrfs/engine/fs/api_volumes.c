@@ -22,8 +22,7 @@ volume_size (struct btrnbd_pool *p, uint64_t size, uint64_t *ret)
   return 0;
 }
 
-/* NAME of a volume: one component; "@" separates the tag of a snapshot. */
-static int
+int
 volume_name_check (const char *name, const char **ret_path)
 {
   int r;
@@ -75,8 +74,7 @@ btrnbd_volume_create (struct btrnbd_pool *p, const char *name,
   return r < 0 ? err_note (r, "volume %s", path) : 0;
 }
 
-/* Is a file of subvolume ROOT_ID open?  The open_lock is held. */
-static bool
+bool
 subvol_is_open (struct btrnbd_pool *p, uint64_t root_id)
 {
   struct open_inode *o;
@@ -87,8 +85,7 @@ subvol_is_open (struct btrnbd_pool *p, uint64_t root_id)
   return false;
 }
 
-/* The subvolume that volume NAME is, its parent and its name there. */
-static int
+int
 find_volume (struct btrnbd_pool *p, const char *name, struct inode **ret_dir,
              const char **ret_name, size_t *ret_len, uint64_t *ret_root_id)
 {
@@ -109,6 +106,31 @@ find_volume (struct btrnbd_pool *p, const char *name, struct inode **ret_dir,
   return api_walk_parent (p, path, ret_dir, ret_name, ret_len);
 }
 
+/* The open_lock is held. */
+static int
+remove_subvol (struct btrnbd_pool *p, struct inode *dir, const char *name,
+               size_t len, uint64_t root_id)
+{
+  if (subvol_is_open (p, root_id))
+    return err_new (ERR_busy, "%.*s is open", (int) len, name);
+  return subvol_delete (p->fs->subvols, dir, name, len);
+}
+
+/* The name is gone; now the space.  If that fails, or the program ends before,
+ * the cleaner or the next open of the pool goes on with it.
+ */
+static void
+free_removed (struct btrnbd_pool *p, const char *name)
+{
+  const int r = subvols_drop_dead (p->fs->subvols, NULL, NULL);
+
+  if (r == 0)
+    return;
+  log_warning ("%s is removed, its space is not free yet: %s", name,
+               err_text (r));
+  err_clear ();
+}
+
 int
 btrnbd_volume_remove (struct btrnbd_pool *p, const char *name)
 {
@@ -124,23 +146,46 @@ btrnbd_volume_remove (struct btrnbd_pool *p, const char *name)
   if (r < 0)
     return r;
   mutex_lock (&p->open_lock);
-  if (subvol_is_open (p, root_id))
-    r = err_new (ERR_busy, "volume %s is open", name);
-  else
-    r = subvol_delete (p->fs->subvols, dir, last, len);
+  r = remove_subvol (p, dir, last, len, root_id);
   mutex_unlock (&p->open_lock);
   inode_put (dir);
   if (r < 0)
     return err_note (r, "volume %s", name);
-  /* The name is gone; now the space.  If that fails, or the program ends
-   * before, the cleaner or the next open of the pool goes on with it.
-   */
-  r = subvols_drop_dead (p->fs->subvols, NULL, NULL);
-  if (r < 0) {
-    log_warning ("volume %s is removed, its space is not free yet: %s", name,
-                 err_text (r));
-    err_clear ();
+  free_removed (p, name);
+  return 0;
+}
+
+int
+btrnbd_subvol_remove (struct btrnbd_pool *p, const char *path)
+{
+  struct inode *dir = NULL, *in = NULL;
+  uint64_t root_id = 0;
+  const char *last;
+  size_t len;
+  int r;
+
+  r = pool_check_writable (p);
+  if (r == 0)
+    r = api_walk_parent (p, path, &dir, &last, &len);
+  if (r < 0)
+    return r;
+  r = inode_lookup (dir, last, len, &in);
+  if (r == 0) {
+    if (api_is_subvol_top (in))
+      root_id = in->root->id;
+    else
+      r = err_new (ERR_not_dir, "not a subvolume");
+    inode_put (in);
   }
+  if (r == 0) {
+    mutex_lock (&p->open_lock);
+    r = remove_subvol (p, dir, last, len, root_id);
+    mutex_unlock (&p->open_lock);
+  }
+  inode_put (dir);
+  if (r < 0)
+    return err_note (r, "%s", path);
+  free_removed (p, path);
   return 0;
 }
 

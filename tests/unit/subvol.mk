@@ -1,0 +1,15 @@
+if HAVE_CMOCKA
+SNAP_TESTS = \
+	tests/unit/snap-basic \
+	tests/unit/snap-race
+check_PROGRAMS += $(SNAP_TESTS)
+TESTS += $(SNAP_TESTS)
+
+tests_unit_snap_basic_SOURCES = tests/unit/snap-basic.c
+tests_unit_snap_basic_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_snap_basic_LDADD = $(TEST_LIBS)
+tests_unit_snap_race_SOURCES = tests/unit/snap-race.c
+tests_unit_snap_race_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_snap_race_LDADD = $(TEST_LIBS)
+endif
+EXTRA_DIST += tests/unit/snap_help.h
