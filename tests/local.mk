@@ -41,6 +41,7 @@ include $(srcdir)/tests/cli/local.mk
 include $(srcdir)/tests/daemon/local.mk
 include $(srcdir)/tests/crash/local.mk
 include $(srcdir)/tests/log/local.mk
+include $(srcdir)/tests/log/replay.mk
 include $(srcdir)/tests/fault/local.mk
 include $(srcdir)/tests/model/local.mk
 include $(srcdir)/tests/corrupt/local.mk

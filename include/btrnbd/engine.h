@@ -90,7 +90,7 @@ struct btrnbd_pool_info {
   char features[512];         /* names of those bits, with ", " between */
   bool rotational;            /* any device is */
   bool read_only;
-  char read_only_reason[256]; /* empty also when it was asked for */
+  char read_only_reason[512]; /* empty also when it was asked for */
   struct btrnbd_space data, metadata, system;
   uint64_t unallocated, global_reserve, free_estimate;
 };

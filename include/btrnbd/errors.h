@@ -119,6 +119,7 @@
   /* subvol, log, maint, fs */                                                \
   X (subvol_missing, EUCLEAN, "subvolume or tree is missing")                 \
   X (log_pending, EROFS, "the log tree has not been replayed")                \
+  X (log_format, EUCLEAN, "the log is inconsistent")                          \
   X (has_filesystem, EEXIST, "device already holds a filesystem")             \
   X (too_small, EINVAL, "device is too small")                                \
   X (unsupported, EOPNOTSUPP, "not supported")

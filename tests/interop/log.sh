@@ -94,17 +94,4 @@ is "$(sums "$tmp/m"; getfattr -d -R --absolute-names "$tmp/m" | sort)" \
 ok "scrub" scrub_clean "$tmp/m"
 unmount "$tmp/m"
 
-# A log with new names: the last commit is served, nothing is written.
-rm -f "$tmp/cut" "$tmp/ours"
-ok "mount" mount_loop "$tmp/k" "$tmp/m" commit=300
-sync -f "$tmp/m"
-dd if=/dev/urandom of="$tmp/m/new" bs=4k count=3 conv=fsync status=none
-ok "power cut" cp --sparse=always "$tmp/k" "$tmp/cut"
-unmount "$tmp/m"
-before=$(md5sum <"$tmp/cut")
-fails_with 1 'log' "no writing" "$BTRNBD" -d "$tmp/cut" mkdir d
-like "$("$BTRNBD" -d "$tmp/cut" info)" 'subvolume 5: inodes' \
-  "the inodes of the log are named"
-ok "the last commit is served" "$BTRNBD" -d "$tmp/cut" get a "$tmp/got"
-is "$(md5sum <"$tmp/cut")" "$before" "nothing was written"
 done_testing

@@ -115,12 +115,13 @@ extern void data_changed_take (struct inode *, uint64_t transid,
 /* Put one logged file extent item (SIZE bytes) in the place of what the file
  * has in its range; an extent that is not in the extent tree gets its space
  * and its item.  nbytes follows; the inode item is the caller's to write, the
- * checksums are, too.  inode.lock held.
+ * checksums are, too.  TAKEN: space_take has been called for the extent.
+ * inode.lock held.
  */
 extern int data_replay_extent (struct data *, struct inode *, struct txn *,
                                uint64_t offset,
                                const struct btrfs_file_extent *,
-                               uint32_t size);
+                               uint32_t size, bool taken);
 /* Drop everything behind inode->size.  inode.lock held. */
 extern int data_replay_cut (struct data *, struct inode *, struct txn *);
 

@@ -23,12 +23,13 @@ item_end (const struct file_data *f, uint64_t offset,
   return 0;
 }
 
-/* The extent is in the tree already, or this log is the only one who knows
+/* The extent has an item already, or will have one (also when the references
+ * so far go: those are still pending), or this log is the only one who knows
  * that its space is taken.
  */
 static int
 add_ref (struct file_data *f, struct txn *txn, uint64_t offset,
-         const struct btrfs_file_extent *e)
+         const struct btrfs_file_extent *e, bool taken)
 {
   const struct data_ref ref = {
     .bytenr = le64_get (e->disk_bytenr),
@@ -40,12 +41,12 @@ add_ref (struct file_data *f, struct txn *txn, uint64_t offset,
   int r;
 
   r = extent_refs (extents, ref.bytenr, false, 0, &refs, &flags);
-  if (r == 0 && refs > 0)
+  if (r == 0)
     return extent_data_inc (extents, txn, ref);
-  if (r < 0 && r != -ERR_extent_missing)
+  if (r != -ERR_extent_missing)
     return r;
   err_clear ();
-  r = space_take (f->d->env.space, ref.bytenr, ref.num_bytes);
+  r = taken ? 0 : space_take (f->d->env.space, ref.bytenr, ref.num_bytes);
   return r < 0 ? r : extent_data_new (extents, txn, ref);
 }
 
@@ -67,7 +68,7 @@ replace (struct file_data *f, struct txn *txn, struct drop *drop,
 int
 data_replay_extent (struct data *d, struct inode *in, struct txn *txn,
                     uint64_t offset, const struct btrfs_file_extent *e,
-                    uint32_t size)
+                    uint32_t size, bool taken)
 {
   struct drop drop = { .txn = txn, .start = offset };
   uint64_t added = 0;
@@ -86,7 +87,7 @@ data_replay_extent (struct data *d, struct inode *in, struct txn *txn,
     added = le64_get (e->ram_bytes);
   else if (le64_get (e->disk_bytenr) != 0) {
     added = le64_get (e->num_bytes);
-    r = add_ref (drop.f, txn, offset, e);
+    r = add_ref (drop.f, txn, offset, e, taken);
   }
   if (r < 0)
     return r;

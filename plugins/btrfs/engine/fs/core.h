@@ -28,8 +28,10 @@ struct fs {
   /* Constant after fs_open. */
   struct fs_opts opts;
   bool read_only;
-  bool replay_in_memory;       /* read-only, with a log: see lay_overlays */
-  char read_only_reason[256];  /* empty when writable or asked for */
+  bool replay_in_memory;       /* read-only, with a log: prepare_overlays */
+  bool replay_failed;          /* a second time, without the log */
+  char log_names[256];         /* subvolumes and inodes in the log */
+  char read_only_reason[512];  /* empty when writable or asked for */
   struct volume *volume;
   struct block_cache *cache;
   struct roots *roots;

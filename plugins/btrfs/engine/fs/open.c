@@ -370,8 +370,8 @@ set_incompat (void *opaque, struct btrfs_super *sb)
   sb->incompat_flags = le64_make (le64_get (sb->incompat_flags) | bit);
 }
 
-static void
-use_incompat (void *pool, uint64_t bit)
+void
+prepare_use_incompat (void *pool, uint64_t bit)
 {
   commit_edit_super (pool, set_incompat, &bit);
 }
@@ -384,7 +384,7 @@ open_inodes (struct fs *fs)
     .extents = fs->extents, .read_only = fs->read_only, .opaque = fs->data,
     .evict_data = data_evict, .drop_data = data_drop,
     .truncate_items = data_truncate_items,
-    .pool = fs, .use_incompat = use_incompat,
+    .pool = fs, .use_incompat = prepare_use_incompat,
   };
 
   return inodes_new (&env, &fs->inodes);
@@ -462,15 +462,21 @@ static const struct step steps[] = {
 };
 
 static void
-undo_all (struct fs *fs)
+undo_to (struct fs *fs, unsigned first)
 {
-  char *notes = err_take ();
-
-  while (fs->opened > 0) {
+  while (fs->opened > first) {
     fs->opened--;
     if (steps[fs->opened].undo)
       steps[fs->opened].undo (fs);
   }
+}
+
+static void
+undo_all (struct fs *fs)
+{
+  char *notes = err_take ();
+
+  undo_to (fs, 0);
   free (fs);
   err_put (notes);
 }
@@ -482,6 +488,14 @@ run_steps (struct fs *fs)
 
   for (; fs->opened < ARRAY_SIZE (steps); fs->opened++) {
     r = steps[fs->opened].run (fs);
+    if (r < 0 && fs->replay_failed) {
+      /* Once: the pool is read-only now.  The volume stays open. */
+      fs->replay_failed = false;
+      err_clear ();
+      undo_to (fs, 1);
+      fs->opened--; /* the loop adds one: the second step is next */
+      continue;
+    }
     if (r < 0) {
       r = err_note (r, "opening: %s", steps[fs->opened].name);
       /* The first step's undo closes the devices. */

@@ -3,11 +3,13 @@
  * For writing, the log is replayed before anything else is committed.  For
  * reading only, the devices are laid under overlays, the log is replayed into
  * these, and the pool is read-only from then on: what is served is what was
- * promised, and nothing is written.  A log that we cannot replay stays as it
- * is, and the last commit is served.
+ * promised, and nothing is written.  A log that cannot be read or replayed
+ * stays as it is, and the last commit is served: what a replay that failed
+ * has left in memory is dropped, and opened anew.
  */
 #include <config.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -24,11 +26,13 @@ log_is_pending (const struct fs *fs)
 }
 
 static struct replay_env
-replay_env_of (const struct fs *fs)
+replay_env_of (struct fs *fs)
 {
   return (struct replay_env) { .cache = fs->cache, .trans = fs->trans,
-    .roots = fs->roots, .space = fs->space, .inodes = fs->inodes,
-    .data = fs->data, .super = volume_super (fs->volume) };
+    .roots = fs->roots, .space = fs->space, .extents = fs->extents,
+    .inodes = fs->inodes, .data = fs->data,
+    .super = volume_super (fs->volume), .pool = fs,
+    .use_incompat = prepare_use_incompat };
 }
 
 /* Does superblock COPY on the device lead to a log?  Errors are found again,
@@ -63,6 +67,19 @@ prepare_overlays (struct fs *fs, struct device **devs, size_t n)
   return r;
 }
 
+/* The last commit is served, and everybody is told what is not in it. */
+static void
+give_up (struct fs *fs, int err)
+{
+  char why[sizeof fs->read_only_reason];
+
+  snprintf (why, sizeof why, "%s; in the log: %s", err_text (err),
+            fs->log_names[0] ? fs->log_names : "nothing that can be read");
+  err_clear ();
+  log_warning ("the pool is read-only: %s", why);
+  fs_make_read_only (fs, why);
+}
+
 int
 prepare_log_check (struct fs *fs)
 {
@@ -79,23 +96,28 @@ prepare_log_check (struct fs *fs)
     fs_make_read_only (fs, btrnbd_error_text (ERR_log_pending));
     return 0;
   }
-  r = replay_check (&env);
-  if (r == -ERR_nomem)
-    return r;
-  if (r < 0) {
-    log_warning ("the pool is read-only: %s", err_text (r));
-    fs_make_read_only (fs, err_text (r));
-    err_clear ();
+  r = replay_check (&env, fs->log_names, sizeof fs->log_names);
+  if (r < 0 && r != -ERR_nomem) {
+    give_up (fs, r);
+    r = 0;
   }
-  return 0;
+  return r;
 }
 
 int
 prepare_log_replay (struct fs *fs)
 {
   const struct replay_env env = replay_env_of (fs);
+  int r;
 
-  return fs->read_only || !log_is_pending (fs) ? 0 : replay_run (&env);
+  if (fs->read_only || !log_is_pending (fs))
+    return 0;
+  r = replay_run (&env);
+  if (r < 0 && r != -ERR_nomem) {
+    fs->replay_failed = true;
+    give_up (fs, r);
+  }
+  return r;
 }
 
 int

@@ -4,6 +4,8 @@
 
 #include "fs/core.h"
 
+/* The next commit sets this incompat bit in the superblock. */
+extern void prepare_use_incompat (void *fs, uint64_t bit);
 /* From now on nothing is written; WHY is what the user is told. */
 extern void fs_make_read_only (struct fs *, const char *why);
 
@@ -22,8 +24,11 @@ extern int prepare_quota (struct fs *);
  * memory.  DEVS may be exchanged.
  */
 extern int prepare_overlays (struct fs *, struct device **devs, size_t n);
-/* Can the log be replayed?  If not, the pool becomes read-only. */
+/* Can the log be read?  If not, the pool becomes read-only. */
 extern int prepare_log_check (struct fs *);
+/* An error with replay_failed: the steps are to be undone and run again, now
+ * read-only.
+ */
 extern int prepare_log_replay (struct fs *);
 /* All that is to be written to overlays has been. */
 extern int prepare_end_overlays (struct fs *);

@@ -156,11 +156,6 @@ extern int inode_set_mode (struct inode *, uint32_t mode, uint32_t uid,
  * held).  Times, sequence and transid as given by the fields.
  */
 extern int inode_write_item (struct txn *, struct inode *);
-/* The inode becomes what a log says; its number of links, its names and its
- * nbytes stay.  inode.lock held; the item is not written.
- */
-extern void inode_replay_item (struct inode *,
-                               const struct btrfs_inode_item *);
 /* mtime, ctime := now; sequence + 1; transid := running. */
 extern void inode_touch (struct inode *, struct txn *);
 

@@ -60,17 +60,6 @@ inode_decode (struct inode *in, const struct btrfs_inode_item *item)
   in->otime = time_from_disk (&item->otime);
 }
 
-void
-inode_replay_item (struct inode *in, const struct btrfs_inode_item *item)
-{
-  const uint64_t nbytes = in->nbytes;
-  const uint32_t nlink = in->nlink;
-
-  inode_decode (in, item);
-  in->nbytes = nbytes;
-  in->nlink = nlink;
-}
-
 /* Fields that we do not know keep their value. */
 static void
 encode (const struct inode *in, struct btrfs_inode_item *item)

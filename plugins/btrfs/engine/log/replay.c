@@ -1,32 +1,23 @@
 /* log: replay.
  *
  * Order: the space of all log blocks is taken, so that nothing is allocated
- * over them before the replay is durable; then log tree by log tree, file by
- * file in the order of the items: inode item (cuts what lies behind the new
- * size), attributes, extents, each with its checksums.
+ * over them before the replay is durable.  Then stage by stage, as Linux does,
+ * and in each from the highest subvolume down, item by item:
+ *
+ *   inodes    items of inodes; removed attributes, names and tails of files
+ *   entries   of directories, unless the log has the name's reference, too
+ *   the rest  references with their names, attributes, extents with their
+ *             checksums; then links are counted
+ *
+ * so that whatever a name leads to or lies in is there before it.  An inode
+ * without links (a file that was open when it was synced) is left out.
  */
 #include <config.h>
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/containers.h"
-#include "base/err.h"
 #include "base/log.h"
-#include "base/math.h"
-#include "extent/csum_items.h"
 #include "log/replay_priv.h"
-
-struct replay {
-  const struct replay_env *env;
-  struct txn *txn;
-  uint32_t nodesize, sectorsize, csum_size;
-  struct tree *log;
-  struct root *root;
-  struct inode *in;            /* of the items at hand, lock held, or NULL */
-  unsigned files;
-};
 
 /* --- log blocks --- */
 
@@ -46,179 +37,154 @@ give_block (void *opaque, uint64_t bytenr)
   return space_extent_cancelled (p->env->space, p->txn, bytenr, p->nodesize);
 }
 
-/* --- checksums --- */
-
-/* Copy from the log what it has of [START, END), replacing what is there. */
-static int
-replay_sums (struct replay *p, uint64_t start, uint64_t end)
-{
-  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  int r;
-
-  r = tree_find_le (p->log, KEY (BTRFS_EXTENT_CSUM_OBJECTID,
-                                 BTRFS_EXTENT_CSUM, start), &c, NULL);
-  if (r == 0 && !cursor_at_item (&c))
-    r = tree_find (p->log, KEY_MIN, &c, NULL);
-  while (r == 0 && cursor_at_item (&c)) {
-    const struct key key = cursor_key (&c);
-    const size_t n = cursor_size (&c) / p->csum_size;
-    const uint64_t from = MAX (key.offset, start);
-    const uint64_t to = MIN (key.offset + n * p->sectorsize, end);
-
-    if (key.objectid == BTRFS_EXTENT_CSUM_OBJECTID &&
-        key.type == BTRFS_EXTENT_CSUM) {
-      if (key.offset >= end)
-        break;
-      if (from < to)
-        r = csum_items_delete (p->env->roots, p->txn, from, to - from);
-      if (r == 0 && from < to)
-        r = csum_items_insert (p->env->roots, p->txn, from,
-                               (const uint8_t *) cursor_data (&c) +
-                               (from - key.offset) / p->sectorsize
-                               * p->csum_size,
-                               (to - from) / p->sectorsize);
-    }
-    if (r == 0)
-      r = cursor_next (&c);
-  }
-  return r;
-}
-
-/* --- items of a file --- */
+/* --- stages --- */
 
 static int
-replay_extent (struct replay *p, const struct cursor *c)
+stage_inodes (struct replay *p, const struct cursor *c)
 {
-  const struct btrfs_file_extent *e = cursor_data (c);
-  const uint64_t offset = cursor_key (c).offset;
-  uint64_t start, len;
-  int r;
-
-  r = data_replay_extent (p->env->data, p->in, p->txn, offset, e,
-                          cursor_size (c));
-  if (r < 0 || e->type != BTRFS_FILE_EXTENT_REG ||
-      le64_get (e->disk_bytenr) == 0 ||
-      p->in->flags & BTRFS_INODE_NODATASUM)
-    return r;
-  start = le64_get (e->disk_bytenr);
-  len = le64_get (e->disk_num_bytes);
-  if (e->compression == BTRFS_COMPRESS_NONE) {
-    start += le64_get (e->offset);
-    len = le64_get (e->num_bytes);
-  }
-  return replay_sums (p, start, start + len);
+  return cursor_key (c).type == BTRFS_INODE_ITEM ? replay_inode_item (p, c)
+    : 0;
 }
 
 static int
-replay_xattr (struct replay *p, const struct cursor *c)
+stage_entries (struct replay *p, const struct cursor *c)
 {
-  struct tree *t = p->root->tree;
-  int r;
-
-  rwlock_wrlock (&t->lock);
-  r = tree_insert_data (&p->txn->tree, t, cursor_key (c), cursor_data (c),
-                        cursor_size (c));
-  rwlock_unlock (&t->lock);
-  return r;
+  return cursor_key (c).type == BTRFS_DIR_INDEX ? replay_dir_index (p, c) : 0;
 }
 
+/* Entries by hash, which old logs hold, and their ranges say nothing that
+ * those by index do not.
+ */
 static int
-end_inode (struct replay *p)
-{
-  int r = 0;
-
-  if (p->in == NULL)
-    return 0;
-  r = inode_write_item (p->txn, p->in);
-  mutex_unlock (&p->in->lock);
-  inode_put (take (p->in));
-  return r;
-}
-
-/* All attributes are in the log, so those that are not were removed. */
-static int
-begin_inode (struct replay *p, const struct cursor *c)
-{
-  const uint64_t ino = cursor_key (c).objectid;
-  struct tree *t = p->root->tree;
-  int r;
-
-  r = end_inode (p);
-  if (r == 0)
-    r = inode_get (p->env->inodes, p->root->id, ino, &p->in);
-  if (r < 0)
-    return r;
-  mutex_lock (&p->in->lock);
-  inode_replay_item (p->in, cursor_data (c));
-  rwlock_wrlock (&t->lock);
-  r = tree_delete_range (&p->txn->tree, t, KEY (ino, BTRFS_XATTR_ITEM, 0),
-                         KEY (ino, BTRFS_XATTR_ITEM, UINT64_MAX), 0, NULL);
-  rwlock_unlock (&t->lock);
-  p->files++;
-  return r < 0 ? r : data_replay_cut (p->env->data, p->in, p->txn);
-}
-
-static int
-replay_item (struct replay *p, const struct cursor *c)
+stage_rest (struct replay *p, const struct cursor *c)
 {
   switch (cursor_key (c).type) {
-  case BTRFS_INODE_ITEM:
-    return begin_inode (p, c);
+  case BTRFS_INODE_REF:
+  case BTRFS_INODE_EXTREF:
+    return replay_refs (p, c);
   case BTRFS_XATTR_ITEM:
     return replay_xattr (p, c);
   case BTRFS_EXTENT_DATA:
     return replay_extent (p, c);
   default:
-    return 0; /* names are as they are; checksums come with their extents */
+    return 0; /* checksums come with their extents */
   }
 }
 
-/* No lock of the log is held: nobody else knows it. */
 static int
-replay_tree (struct replay *p)
+next_inode (struct replay *p, const struct cursor *c)
+{
+  const struct key key = cursor_key (c);
+  int r = replay_extents_end (p);
+
+  p->ino = key.objectid;
+  p->skip = key.type == BTRFS_INODE_ITEM &&
+    le32_get (((const struct btrfs_inode_item *)
+               cursor_data (c))->nlink) == 0;
+  return r;
+}
+
+static int
+run_stage (struct replay *p, int (*item) (struct replay *,
+                                          const struct cursor *))
 {
   CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
   int r = tree_find (p->log, KEY_MIN, &c, NULL), e;
 
+  p->ino = 0;
   while (r == 0 && cursor_at_item (&c)) {
-    r = replay_item (p, &c);
-    if (r == 0)
+    if (cursor_key (&c).objectid != p->ino)
+      r = next_inode (p, &c);
+    if (r == 0 && !p->skip)
+      r = item (p, &c);
+    if (r < 0)
+      r = err_note (r, "inode %llu", (unsigned long long) p->ino);
+    else
       r = cursor_next (&c);
   }
-  e = end_inode (p);
+  e = replay_extents_end (p);
   return r < 0 ? r : e;
 }
 
 static int
-replay_log (struct replay *p, const struct replay_log *l)
+do_extents (struct replay *p)
 {
-  int r = replay_open (p->env, l, &p->log);
+  return p->mixed ? replay_take_extents (p) : 0;
+}
 
+static int
+do_inodes (struct replay *p)
+{
+  return run_stage (p, stage_inodes);
+}
+
+static int
+do_entries (struct replay *p)
+{
+  return run_stage (p, stage_entries);
+}
+
+/* Numbers of inodes were used that the subvolume did not know. */
+static int
+do_rest (struct replay *p)
+{
+  struct root *root = p->root;
+  int r = run_stage (p, stage_rest);
+
+  if (r == 0)
+    r = replay_fix_links (p);
+  rwlock_wrlock (&root->tree->lock);
+  root->item.ctransid = le64_make (p->txn->tree.transid);
+  root->item.ctime = time_to_disk (time_now ());
+  root->free_objectid = 0;
+  rwlock_unlock (&root->tree->lock);
   if (r < 0)
     return r;
-  r = roots_get (p->env->roots, l->root_id, &p->root);
-  if (r == 0) {
-    r = replay_tree (p);
-    roots_put (p->env->roots, p->root);
-  }
-  else if (r == -ERR_subvol_missing) {
-    log_warning ("the log of a subvolume that is gone is ignored: %s",
-                 err_text (r));
-    err_clear ();
-    r = 0;
-  }
-  tree_free (p->log);
+  /* Nothing that was read before the end may stay in memory. */
+  inodes_names_lock (p->env->inodes);
+  r = inodes_root_leave (p->env->inodes, root->id);
+  if (r == 0)
+    inodes_root_left (p->env->inodes);
+  inodes_names_unlock (p->env->inodes);
   return r;
+}
+
+/* One stage of the log of one subvolume. */
+static int
+in_log (struct replay *p, const struct replay_log *l,
+        int (*stage) (struct replay *))
+{
+  int r = roots_get (p->env->roots, l->root_id, &p->root);
+
+  if (r == -ERR_subvol_missing) { /* replay_check has told */
+    err_clear ();
+    return 0;
+  }
+  if (r < 0)
+    return r;
+  r = replay_open (p->env, l, &p->log);
+  if (r == 0) {
+    r = stage (p);
+    tree_free (p->log);
+  }
+  roots_put (p->env->roots, p->root);
+  return r < 0 ? err_note (r, "log of subvolume %llu",
+                           (unsigned long long) l->root_id) : 0;
 }
 
 static int
 replay_all (struct replay *p, const struct replay_log *logs, size_t n)
 {
-  size_t i;
+  static int (*const stages[]) (struct replay *) = {
+    do_extents, do_inodes, do_entries, do_rest,
+  };
+  size_t i, j;
   int r = replay_blocks (p->env, logs, n, take_block, p);
 
-  for (i = 0; i < n && r == 0; ++i)
-    r = replay_log (p, &logs[i]);
+  for (j = 0; j < ARRAY_SIZE (stages); ++j)
+    for (i = 0; i < n && r == 0; ++i)
+      r = in_log (p, &logs[i], stages[j]);
+  replay_give_extents (p);
   if (r == 0)
     r = replay_blocks (p->env, logs, n, give_block, p);
   return r;
@@ -229,11 +195,13 @@ replay_run (const struct replay_env *env)
 {
   const struct format_info *format = block_cache_format (env->cache);
   struct replay p = { .env = env, .nodesize = format->nodesize,
-    .sectorsize = format->sectorsize, .csum_size = format->csum_size };
+    .sectorsize = format->sectorsize, .csum_size = format->csum_size,
+    .mixed = format->incompat & BTRFS_INCOMPAT_MIXED_GROUPS };
   struct replay_log *logs = NULL;
   size_t n = 0;
   int r, e;
 
+  RB_INIT (&p.taken);
   r = replay_logs (env, &logs, &n);
   if (r == 0)
     r = txn_join (env->trans, &p.txn);
@@ -251,6 +219,6 @@ replay_run (const struct replay_env *env)
   if (r == 0)
     r = trans_commit (env->trans, NULL);
   if (r == 0)
-    log_info ("the log has been replayed: %u files", p.files);
+    log_info ("the log has been replayed: %u inodes", p.inodes);
   return r < 0 ? err_note (r, "replaying the log") : 0;
 }
