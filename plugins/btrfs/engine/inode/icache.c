@@ -48,6 +48,7 @@ inodes_new (const struct inodes_env *env, struct inodes **ret)
   cond_init (&ii->changed);
   RB_INIT (&ii->table);
   TAILQ_INIT (&ii->lru);
+  SLIST_INIT (&ii->changes.roots);
   *ret = ii;
   return 0;
 }
@@ -462,6 +463,7 @@ inodes_free (struct inodes *ii)
   mutex_unlock (&ii->lock);
   if (r < 0)
     return r;
+  inode_changes_reset (&ii->changes);
   cond_done (&ii->changed);
   mutex_done (&ii->lock);
   mutex_done (&ii->names);

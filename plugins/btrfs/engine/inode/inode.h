@@ -156,6 +156,27 @@ extern int inode_set_mode (struct inode *, uint32_t mode, uint32_t uid,
  * held).  Times, sequence and transid as given by the fields.
  */
 extern int inode_write_item (struct txn *, struct inode *);
+
+/* Names that the transaction TRANSID has changed in subvolume ROOT_ID since
+ * the last call: inodes (ascending) that got, lost or changed one, and places
+ * where directory entries came or went (ascending).  False: that cannot be
+ * told, or a log cannot say it.  While the subvolume's tree lock is held, by
+ * one caller at a time, the answer agrees with the tree.
+ */
+#define NAMES_CHANGED_MAX 16384
+struct name_place {
+  uint64_t dir, index;
+};
+struct names_changed {
+  uint64_t *inodes;
+  size_t num_inodes;
+  struct name_place *places;
+  size_t num_places;
+};
+extern bool names_changed_take (struct inodes *, uint64_t root_id,
+                                uint64_t transid, struct names_changed *ret);
+extern void names_changed_done (struct names_changed *);
+
 /* mtime, ctime := now; sequence + 1; transid := running. */
 extern void inode_touch (struct inode *, struct txn *);
 

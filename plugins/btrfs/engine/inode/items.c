@@ -198,22 +198,32 @@ root_check_writable (struct root *root)
 }
 
 int
+root_learn_next_ino (struct root *root)
+{
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  uint64_t last = BTRFS_FIRST_FREE_OBJECTID;
+  int r;
+
+  if (root->free_objectid != 0)
+    return 0;
+  r = tree_find_le (root->tree,
+                    KEY (BTRFS_LAST_FREE_OBJECTID, UINT8_MAX, UINT64_MAX),
+                    &cur, NULL);
+  if (r < 0)
+    return r;
+  if (cursor_at_item (&cur))
+    last = MAX (last, cursor_key (&cur).objectid);
+  root->free_objectid = last + 1;
+  return 0;
+}
+
+int
 root_next_ino (struct root *root, uint64_t *ret_ino)
 {
-  if (root->free_objectid == 0) {
-    CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
-    uint64_t last = BTRFS_FIRST_FREE_OBJECTID;
-    int r;
+  int r = root_learn_next_ino (root);
 
-    r = tree_find_le (root->tree,
-                      KEY (BTRFS_LAST_FREE_OBJECTID, UINT8_MAX, UINT64_MAX),
-                      &cur, NULL);
-    if (r < 0)
-      return r;
-    if (cursor_at_item (&cur))
-      last = MAX (last, cursor_key (&cur).objectid);
-    root->free_objectid = last + 1;
-  }
+  if (r < 0)
+    return r;
   if (root->free_objectid > BTRFS_LAST_FREE_OBJECTID)
     return err_new (ERR_overflow, "subvolume %llu: no inode number left",
                     (unsigned long long) root->id);
@@ -273,6 +283,7 @@ inode_dir_changed (struct txn *txn, struct inode *dir, uint64_t used_index,
     dir->size += 2 * name_bytes;
     dir->priv->next_index = MAX (dir->priv->next_index, used_index + 1);
   }
+  inode_note_beyond_log (dir->inodes, txn, dir->root);
   inode_touch (dir, txn);
   return inode_write_locked (txn, dir);
 }

@@ -38,6 +38,10 @@ extern int txn_leave (struct txn *, int r, bool changed);
 extern int root_check_writable (struct root *);
 /* Take the next inode number of ROOT. */
 extern int root_next_ino (struct root *, uint64_t *ret_ino);
+/* Before an inode is deleted: its number must not be given to another one
+ * that a log of the same transaction may name.
+ */
+extern int root_learn_next_ino (struct root *);
 
 static inline struct btrfs_timespec
 time_to_disk (struct timespec t)
@@ -150,13 +154,23 @@ extern void inode_lock_all (struct inode **, size_t n);
 extern void inode_unlock_all (struct inode **, size_t n);
 
 /* May names in DIR be changed (dir->lock held)?  The index that a new entry
- * gets, and after it has been added or taken: the directory's own item.
- * Tree lock exclusive for the latter two.
+ * gets, and after that of a subvolume has been added or taken: the
+ * directory's own item.  Tree lock exclusive for the latter two.
  */
 extern int inode_check_dir (struct inode *dir);
 extern int inode_next_index (struct inode *dir, uint64_t *ret_index);
 extern int inode_dir_changed (struct txn *, struct inode *dir,
                               uint64_t used_index, int64_t name_bytes);
+
+/* For the log: TXN gives or takes the name of INO at INDEX in DIR; or it does
+ * something to names in ROOT that no log can say.  ROOT's tree lock is held
+ * exclusively, by the section that changes the items.
+ */
+extern void inode_note_name (struct inodes *, const struct txn *,
+                             struct root *, uint64_t ino, uint64_t dir,
+                             uint64_t index);
+extern void inode_note_beyond_log (struct inodes *, const struct txn *,
+                                   struct root *);
 
 /* A fresh inode item: one link, times now, generation and transid running. */
 extern struct btrfs_inode_item inode_item_make (const struct txn *,

@@ -20,10 +20,12 @@ inode_extref_ok (struct inodes *ii, const struct root *root)
 }
 
 void
-inode_extref_use (struct inodes *ii, const struct root *root)
+inode_extref_use (struct inodes *ii, const struct txn *txn, struct root *root)
 {
   if (extref_set (ii, root))
     return;
+  /* The superblock that a log gets is that of the last commit. */
+  inode_note_beyond_log (ii, txn, root);
   ii->env.use_incompat (ii->env.pool, BTRFS_INCOMPAT_EXTENDED_IREF);
   ii->extref = true;
 }
@@ -73,12 +75,13 @@ link_items (struct txn *txn, struct inode *in, struct inode *dir,
     return r;
   *changed = true;
   if (place == IREF_EXTREF)
-    inode_extref_use (ii, root);
+    inode_extref_use (ii, txn, root);
   r = iref_add (txn, root, in->ino, dir->ino, name, index, place);
   if (r == 0)
     r = dir_add (txn, root, dir->ino, name, index, &loc);
   if (r < 0)
     return r;
+  inode_note_name (ii, txn, root, in->ino, dir->ino, index);
   dir->priv->next_index = index + 1;
   dir->size += 2 * name.len;
   ++in->nlink;

@@ -1,4 +1,5 @@
 libengine_la_SOURCES += \
+	$(ENGINE)/inode/changes.c \
 	$(ENGINE)/inode/create.c \
 	$(ENGINE)/inode/dir.c \
 	$(ENGINE)/inode/icache.c \

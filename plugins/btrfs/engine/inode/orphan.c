@@ -41,6 +41,9 @@ delete_some (struct txn *txn, struct root *root, uint64_t ino, bool *ret_done)
   *ret_done = r == 0 && !found;
   if (r < 0 || !found)
     return r;
+  r = root_learn_next_ino (root);
+  if (r < 0)
+    return r;
   r = tree_delete_range (&txn->tree, root->tree,
                          KEY (ino, BTRFS_INODE_ITEM + 1, 0),
                          KEY (ino, UINT8_MAX, UINT64_MAX), DELETE_BATCH, &n);

@@ -31,6 +31,15 @@ struct inode_priv {
 RB_HEAD (inode_table, inode_priv);
 TAILQ_HEAD (inode_lru, inode_priv);
 
+/* See changes.c. */
+struct inode_changes {
+  uint64_t transid;
+  SLIST_HEAD (, changed_root) roots;
+  unsigned num_roots;
+  bool lost;                   /* of subvolumes that are not in the list */
+};
+extern void inode_changes_reset (struct inode_changes *);
+
 struct inodes {
   struct inodes_env env;
   struct mutex names;          /* RANK_NAMESPACE: unlink, link, rename */
@@ -43,6 +52,7 @@ struct inodes {
   unsigned lru_len;
   bool closing;
   uint64_t leaving_root;       /* a subvolume being deleted, or 0 */
+  struct inode_changes changes;
 };
 
 /* Linux's number for the stand-in of a foreign subvolume entry. */
@@ -74,7 +84,8 @@ extern int inode_check_write (struct inode *in);
  * held).
  */
 extern bool inode_extref_ok (struct inodes *, const struct root *);
-extern void inode_extref_use (struct inodes *, const struct root *);
+extern void inode_extref_use (struct inodes *, const struct txn *,
+                              struct root *);
 
 /* May IN lose its name in DIR?  Then: take the name and count down (tree lock
  * exclusive, both inode.locks; DIR's own item is the caller's).

@@ -224,8 +224,11 @@ take_entry (struct renaming *rn, struct txn *txn, struct side *s)
   if (r < 0)
     return r;
   s->dir->size -= MIN (s->dir->size, (uint64_t) 2 * s->name.len);
-  if (s->in == NULL)
+  if (s->in == NULL) {
+    inode_note_beyond_log (rn->ii, txn, rn->root);
     return sref_del (rn->ii->env.roots, txn, &ref);
+  }
+  inode_note_name (rn->ii, txn, rn->root, s->in->ino, s->dir->ino, s->index);
   return iref_del (txn, rn->root, s->in->ino, s->dir->ino, s->name);
 }
 
@@ -245,8 +248,10 @@ put_entry (struct renaming *rn, struct txn *txn, const struct side *target,
   dir->size += 2 * place->name.len;
   if (target->in == NULL)
     return sref_add (rn->ii->env.roots, txn, &ref, place->new_index);
+  inode_note_name (rn->ii, txn, rn->root, target->in->ino, dir->ino,
+                   place->new_index);
   if (place->new_place == IREF_EXTREF)
-    inode_extref_use (rn->ii, rn->root);
+    inode_extref_use (rn->ii, txn, rn->root);
   return iref_add (txn, rn->root, target->in->ino, dir->ino, place->name,
                    place->new_index, place->new_place);
 }
