@@ -545,8 +545,9 @@ class Bench:
         stats = self.drive(self.image, s.ops)
         for words in s.ops:
             model.op(words)
-        if "log" in s.words and (stats["became-commits"] or
-                                 not self.has_log(self.image)):
+        if stats["became-commits"] and "made-up" in s.words or \
+                "log" in s.words and (stats["became-commits"] or
+                                      not self.has_log(self.image)):
             raise Failure("not served by the log: %r" % stats)
         if "commit" in s.words and not stats["became-commits"]:
             raise Failure("served by the log: %r" % stats)
@@ -597,7 +598,7 @@ def invent(seed, length):
     """Operations that are possible, from a seed."""
     rnd = random.Random(seed)
     model = Model()
-    s = Scenario("random-%d" % seed, [])
+    s = Scenario("random-%d" % seed, ["made-up"])
     count = 0
 
     def pick(kind, ok=lambda p: True):

@@ -3,8 +3,7 @@
  * The log of a transaction needs to carry only these.  The set belongs to one
  * transaction: the first change of a later one empties it.  It is bounded;
  * when it overflows, when memory is short, or when the file came into memory
- * after the transaction had changed it, the answer is "not known" and a flush
- * commits instead.
+ * after the transaction had changed it, the answer is "not known".
  */
 #include <config.h>
 
@@ -103,7 +102,7 @@ file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
   if (c->transid != txn->tree.transid) {
     c->transid = txn->tree.transid;
     c->n = 0;
-    c->lost = false;
+    c->lost = c->beyond_log = false;
   }
   if (!c->lost && start < end)
     add_range (c, start, end);
@@ -115,28 +114,36 @@ file_changed_beyond_log (struct file_data *f, const struct txn *txn)
   assert (mutex_is_mine (&f->inode->lock));
   f->changed.transid = txn->tree.transid;
   f->changed.n = 0;
-  f->changed.lost = true;
+  f->changed.lost = f->changed.beyond_log = true;
 }
 
-void
-data_changed_take (struct inode *inode, uint64_t transid,
-                   struct data_range **ret, size_t *ret_n, bool *ret_known)
+enum data_changed
+data_changed_take (struct data *d, struct inode *inode, uint64_t transid,
+                   struct data_range **ret, size_t *ret_n)
 {
   struct file_data *f = __atomic_load_n (&inode->data, __ATOMIC_ACQUIRE);
-  struct changed *c;
+  struct changed *c = f == NULL ? NULL : &f->changed;
 
   assert (mutex_is_mine (&inode->lock));
   *ret = NULL;
   *ret_n = 0;
-  if (f == NULL) {
-    *ret_known = inode->transid != transid;
-    return;
+  if (c != NULL && c->transid == transid && c->beyond_log)
+    return DATA_CHANGED_BEYOND_LOG;
+  if (c != NULL ? c->transid == transid && c->lost
+      : inode->transid == transid) {
+    /* Whether the file was zeroed in place has been forgotten with the rest:
+     * it is enough that some file was.
+     */
+    if (__atomic_load_n (&d->flipped, __ATOMIC_ACQUIRE) == transid)
+      return DATA_CHANGED_BEYOND_LOG;
+    if (c != NULL)
+      c->lost = false;
+    return DATA_CHANGED_UNKNOWN;
   }
-  c = &f->changed;
-  *ret_known = c->transid != transid || !c->lost;
-  if (c->transid != transid || c->lost)
-    return;
+  if (c == NULL || c->transid != transid)
+    return DATA_CHANGED_RANGES;
   *ret = take (c->v);
   *ret_n = c->n;
   c->n = c->cap = 0;
+  return DATA_CHANGED_RANGES;
 }

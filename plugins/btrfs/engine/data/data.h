@@ -101,16 +101,22 @@ extern int data_extents (struct data *, struct inode *, uint64_t offset,
 /* --- for log/ --- */
 
 /* What the transaction TRANSID has changed in the extents of the file, since
- * the last call: N ranges [start, end), ascending and apart, malloc'd.
- * !*ret_known: that cannot be told.  inode.lock held.
+ * the last call.  inode.lock held.
  */
 struct data_range {
   uint64_t start, end;
 };
 #define DATA_CHANGED_MAX 4096
-extern void data_changed_take (struct inode *, uint64_t transid,
-                               struct data_range **ret, size_t *ret_n,
-                               bool *ret_known);
+enum data_changed {
+  DATA_CHANGED_RANGES,         /* N ranges, ascending and apart, malloc'd */
+  DATA_CHANGED_UNKNOWN,        /* anything may have changed; what will from
+                                  now on is known */
+  DATA_CHANGED_BEYOND_LOG,     /* something that a log cannot say */
+};
+extern enum data_changed data_changed_take (struct data *, struct inode *,
+                                            uint64_t transid,
+                                            struct data_range **ret,
+                                            size_t *ret_n);
 
 /* Put one logged file extent item (SIZE bytes) in the place of what the file
  * has in its range; an extent that is not in the extent tree gets its space

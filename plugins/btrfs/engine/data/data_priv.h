@@ -96,6 +96,7 @@ struct changed {
   struct data_range *v;
   size_t n, cap;
   bool lost;                   /* not all are known */
+  bool beyond_log;             /* something that a log cannot say */
 };
 
 struct file_data {

@@ -308,7 +308,7 @@ open_logs (struct fs *fs)
 {
   const struct logs_env env = { .cache = fs->cache, .trans = fs->trans,
     .roots = fs->roots, .space = fs->space, .opaque = fs,
-    .write_super = commit_log_super };
+    .names = fs->opts.log_names, .write_super = commit_log_super };
 
   return fs->read_only ? 0 : logs_new (&env, &fs->logs);
 }
@@ -351,8 +351,12 @@ open_data (struct fs *fs)
     .cache_bytes = fs->opts.cache_size - block_budget (fs),
     .read_only = fs->read_only,
   };
+  int r;
 
-  return data_new (&env, &fs->data);
+  r = data_new (&env, &fs->data);
+  if (r == 0 && fs->logs != NULL)
+    logs_attach (fs->logs, fs->data);
+  return r;
 }
 
 static void

@@ -1,9 +1,10 @@
-/* log: a regular file whose names the running transaction left alone.
+/* log: a regular file.
  *
  * What Linux wants to find of it: the inode item, all names, all extended
  * attributes (one that is missing was removed), and for the ranges that
  * changed the file extent items as they are now, holes as explicit items,
- * with the checksums of the extents that are new.
+ * with the checksums of the extents that are new.  Where it is not known what
+ * changed, all ranges count as changed.
  *
  * Replay applies extent items in the order of their keys, each replacing what
  * it covers, so items of one log must not overlap: a changed range is widened
@@ -23,6 +24,8 @@
 
 /* Most checksums copied at once. */
 #define SUMS_MAX 4096
+/* Most items of a file that is logged whole. */
+#define WHOLE_MAX 8192
 
 struct copy {
   struct logs *logs;
@@ -57,35 +60,6 @@ extent_end (const struct copy *c, const struct cursor *cur)
   if (e->type == BTRFS_FILE_EXTENT_INLINE)
     return round_up (start + le64_get (e->ram_bytes), c->logs->sectorsize);
   return start + le64_get (e->num_bytes);
-}
-
-/* --- everything but extents --- */
-
-static int
-copy_items (struct copy *c)
-{
-  struct tree *from = c->inode->root->tree;
-  const struct key first = KEY (c->inode->ino, 0, 0);
-  const struct key last = KEY (c->inode->ino, BTRFS_EXTENT_DATA - 1,
-                               UINT64_MAX);
-  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
-  int r;
-
-  r = tree_delete_range (&c->logs->blocks.txn, c->log->tree, first, last, 0,
-                         NULL);
-  if (r == 0)
-    r = tree_find (from, first, &cur, NULL);
-  while (r == 0 && cursor_at_item (&cur)) {
-    const struct key key = cursor_key (&cur);
-
-    if (key_cmp (key, last) > 0)
-      break;
-    r = tree_insert_data (&c->logs->blocks.txn, c->log->tree, key,
-                          cursor_data (&cur), cursor_size (&cur));
-    if (r == 0)
-      r = cursor_next (&cur);
-  }
-  return r;
 }
 
 /* --- checksums --- */
@@ -265,25 +239,50 @@ copy_extents (struct copy *c, const struct data_range *v, size_t n)
   return r < 0 ? r : copy_behind_end (c);
 }
 
+/* A file with many items is not logged without knowing what changed.  That
+ * has been forgotten now, so the log is void.
+ */
+static int
+copy_whole (struct copy *c)
+{
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  unsigned n = 0;
+  int r;
+
+  r = tree_find (c->inode->root->tree, extent_key (c, 0), &cur, NULL);
+  while (r == 0 && at_extent (c, &cur) && n < WHOLE_MAX) {
+    ++n;
+    r = cursor_next (&cur);
+  }
+  cursor_done (&cur);
+  if (r == 0 && n == WHOLE_MAX)
+    r = err_new (ERR_overflow, "%u extents", n);
+  return r < 0 ? r : copy_range (c, 0, UINT64_MAX);
+}
+
 int
 log_file (struct logs *logs, struct log_tree *log, struct inode *in,
           bool *ret_ok)
 {
   struct copy c = { .logs = logs, .log = log, .inode = in };
   struct data_range *v = NULL;
+  enum data_changed changed;
   size_t n;
   int r;
 
   assert (mutex_is_mine (&in->lock));
-  data_changed_take (in, logs->transid, &v, &n, ret_ok);
+  changed = data_changed_take (logs->data, in, logs->transid, &v, &n);
+  *ret_ok = changed != DATA_CHANGED_BEYOND_LOG;
   if (!*ret_ok)
     return 0;
   rwlock_rdlock (&in->root->tree->lock);
   rwlock_wrlock (&log->tree->lock);
   log->changed = true;
-  r = copy_items (&c);
+  r = log_copy_items (logs, log->tree, in->root->tree, KEY (in->ino, 0, 0),
+                      KEY (in->ino, BTRFS_EXTENT_DATA - 1, UINT64_MAX));
   if (r == 0)
-    r = copy_extents (&c, v, n);
+    r = changed == DATA_CHANGED_UNKNOWN ? copy_whole (&c)
+      : copy_extents (&c, v, n);
   rwlock_unlock (&log->tree->lock);
   rwlock_unlock (&in->root->tree->lock);
   free (v);

@@ -3,6 +3,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/log/file.c \
 	$(ENGINE)/log/log.h \
 	$(ENGINE)/log/log_priv.h \
+	$(ENGINE)/log/names.c \
 	$(ENGINE)/log/replay.c \
 	$(ENGINE)/log/replay.h \
 	$(ENGINE)/log/replay_check.c \

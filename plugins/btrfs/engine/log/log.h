@@ -25,6 +25,7 @@ struct logs_env {              /* all borrowed */
   struct trans *trans;
   struct roots *roots;
   struct space *space;
+  bool names;                  /* names may be logged, or are a commit */
   /* Make the log that begins at block ROOT of LEVEL the pool's: its blocks
    * have been written; flushes the devices, then writes the first copy of
    * each superblock; returns when that is durable.
@@ -34,6 +35,8 @@ struct logs_env {              /* all borrowed */
 };
 
 extern int logs_new (const struct logs_env *, struct logs **ret);
+/* Before the first flush. */
+extern void logs_attach (struct logs *, struct data *);
 /* Nobody uses the log any more; accepts NULL. */
 extern void logs_free (struct logs *);
 

@@ -54,12 +54,14 @@ struct request {
   struct inode *inode;
   bool done;
   bool commit;                 /* has to be committed instead */
+  bool names_logged;           /* of its subvolume, for this batch */
   uint64_t transid;            /* that holds the changes; 0: durable already */
 };
 TAILQ_HEAD (requests, request);
 
 struct logs {
   struct logs_env env;
+  struct data *data;           /* see logs_attach */
   uint32_t sectorsize, csum_size;
 
   struct mutex lock;           /* RANK_FLUSH; protects the next three */
@@ -76,10 +78,27 @@ struct logs {
   SLIST_HEAD (, log_tree) trees;
 };
 
-/* Copy what TXN's transaction changed of INODE (lock held) to the log; *ret_ok
- * false: the log cannot say it.
+/* --- file.c, names.c: copying to a log.  *ret_ok false: the log cannot say
+ * it.  After an error the log is void.
+ */
+
+/* A regular file (lock held): everything that the transaction changed of it
+ * but names of which log_names has not been told.
  */
 extern int log_file (struct logs *, struct log_tree *, struct inode *,
                      bool *ret_ok);
+/* Any other inode (lock held), without entries of a directory. */
+extern int log_inode (struct logs *, struct log_tree *, struct inode *);
+/* All names in ROOT that the transaction has changed and no log_names before
+ * has copied.
+ */
+extern int log_names (struct logs *, struct log_tree *, struct inodes *,
+                      struct root *, bool *ret_ok);
+/* The items FIRST to LAST of FROM (lock shared) in place of those of LOG (lock
+ * exclusive).
+ */
+extern int log_copy_items (struct logs *, struct tree *log,
+                           struct tree *from, struct key first,
+                           struct key last);
 
 #endif /* BTRNBD_LOG_LOG_PRIV_H */

@@ -48,6 +48,12 @@ logs_new (const struct logs_env *env, struct logs **ret)
   return 0;
 }
 
+void
+logs_attach (struct logs *l, struct data *data)
+{
+  l->data = data;
+}
+
 /* Forget the log; TXN, if any, gives its blocks back. */
 static int
 drop_log (struct logs *l, struct txn *txn)
@@ -107,10 +113,17 @@ loggable (const struct logs *l, const struct inode *in)
 {
   const struct btrfs_root_item *root = &in->root->item;
 
-  return S_ISREG (in->mode) && in->nlink > 0 &&
-    in->generation != l->transid && in->names_transid != l->transid &&
+  return in->nlink > 0 &&
     /* Not of a subvolume that the last commit does not know. */
     le64_get (root->otransid) != l->transid && le32_get (root->refs) > 0;
+}
+
+/* Has the transaction changed names that flushing INODE has to keep? */
+static bool
+names_changed (const struct logs *l, const struct inode *in)
+{
+  return S_ISDIR (in->mode) || in->generation == l->transid ||
+    in->names_transid == l->transid;
 }
 
 static int
@@ -295,13 +308,57 @@ commit_all (const struct batch *b)
     b->request[i]->commit = b->request[i]->transid != 0;
 }
 
+/* The names that request I wants kept.  Those of a subvolume are logged once
+ * a batch.
+ */
+static int
+log_names_for (struct logs *l, const struct batch *b, size_t i,
+               struct log_tree *t, bool *ret_ok)
+{
+  const struct inode *in = b->request[i]->inode;
+  size_t k;
+
+  for (k = 0; k < i; ++k) {
+    const struct request *q = b->request[k];
+
+    if (q->names_logged && q->inode->root == in->root) {
+      *ret_ok = true;
+      return 0;
+    }
+  }
+  return log_names (l, t, in->inodes, in->root, ret_ok);
+}
+
+/* *ret_ok: the log has it. */
+static int
+log_request (struct logs *l, const struct batch *b, size_t i, bool *ret_ok)
+{
+  struct request *q = b->request[i];
+  struct inode *in = q->inode;
+  struct log_tree *t;
+  int r;
+
+  *ret_ok = q->transid == l->transid && loggable (l, in) &&
+    (l->env.names || !names_changed (l, in));
+  if (!*ret_ok)
+    return 0;
+  r = log_tree_of (l, in->root->id, &t);
+  if (r == 0 && names_changed (l, in)) {
+    r = log_names_for (l, b, i, t, ret_ok);
+    q->names_logged = r == 0 && *ret_ok;
+  }
+  if (r < 0 || !*ret_ok)
+    return r;
+  return S_ISREG (in->mode) ? log_file (l, t, in, ret_ok)
+    : log_inode (l, t, in);
+}
+
 /* Log what the batch holds; requests that the log cannot serve are marked.
  * *ret_any: something was logged.
  */
 static int
 log_batch (struct logs *l, const struct batch *b, bool *ret_any)
 {
-  struct log_tree *t = NULL;
   size_t i;
   int r = 0;
 
@@ -316,11 +373,7 @@ log_batch (struct logs *l, const struct batch *b, bool *ret_any)
       q->commit = b->request[i - 1]->commit;
       continue;
     }
-    ok = q->transid == l->transid && loggable (l, q->inode);
-    if (ok)
-      r = log_tree_of (l, q->inode->root->id, &t);
-    if (ok && r == 0)
-      r = log_file (l, t, q->inode, &ok);
+    r = log_request (l, b, i, &ok);
     q->commit = !ok;
     *ret_any |= ok;
   }
@@ -437,7 +490,7 @@ take_batch (struct logs *l, struct batch *b)
   b->n = 0;
   while (b->n < BATCH_MAX && (q = TAILQ_FIRST (&l->waiting)) != NULL) {
     TAILQ_REMOVE (&l->waiting, q, link);
-    q->commit = false;
+    q->commit = q->names_logged = false;
     q->transid = 0;
     b->request[b->n++] = q;
   }
