@@ -18,16 +18,44 @@
 
 #define CLI_DEVICES_MAX 64
 
+/* How far a copy is, on the terminal (progress.c). */
+struct cli_progress {
+  const char *what;
+  uint64_t total, done;
+  uint64_t start_ns, last_ns;
+  bool on;                      /* stderr is a terminal */
+  int width;                    /* of the line on the screen */
+};
+
 struct cli {
   const struct cli_command *command;
   int argc;                     /* of the command: its name and arguments */
   char **argv;
   const char *devices[CLI_DEVICES_MAX];
   size_t num_devices;
+  const char *socket;           /* of a server; NULL: the devices */
+  char socket_buf[128];
   bool json;
   unsigned super_copy;          /* superblock copy to open from */
   struct btrnbd_pool *pool;     /* after cli_open */
+  const char *progress_name;    /* calls in this process show how far they
+                                   are; NULL: not */
+  struct cli_progress progress;
+
+  /* link.c */
+  int fd, calls;
+  char *in;
+  size_t in_len, in_size;
+  char *message;                /* of the last call that failed */
+  int error_code;               /* its rpc_code */
+
   int status;                   /* when cli_parse says that it is over */
+};
+
+enum cli_reach {
+  CLI_POOL,                     /* -d, or -s while it is served */
+  CLI_DEVICES,                  /* -d only */
+  CLI_SERVER,                   /* -s only */
 };
 
 struct cli_command {
@@ -36,6 +64,7 @@ struct cli_command {
   int min_args, max_args;
   const char *summary;          /* one line */
   int (*run) (struct cli *);
+  enum cli_reach reach;
 };
 
 /* --- options (options.c) --- */
@@ -74,9 +103,49 @@ extern int cli_fail (int code, const char *fmt, ...)
 extern int cli_usage_error (const struct cli *c, const char *fmt, ...)
   __attribute__ ((format (printf, 2, 3), cold));
 
-/* --- the pool (output.c) --- */
+/* --- the pool, served or not (link.c) ---
+ *
+ * A command connects, calls methods of plugins/btrfs/control/methods.c (in
+ * this process with -d, in the server with -s), and disconnects.
+ */
 
 /* 0, or an exit status after a message. */
+extern int cli_connect (struct cli *c, bool read_only);
+/* STATUS, or 1 after a message when what was done could not be completed. */
+extern int cli_disconnect (struct cli *c, int status);
+/* PARAMS is consumed and may be NULL: none.  -1: c->message has the reason,
+ * for cli_call_failed; else *RET_RESULT (if wanted) is the caller's.
+ */
+extern int cli_call (struct cli *c, const char *method, json_t *params,
+                     json_t **ret_result);
+/* The same with a descriptor that goes along (borrowed). */
+extern int cli_call_fd (struct cli *c, const char *method, json_t *params,
+                        int fd, json_t **ret_result);
+/* All pages of a list; PATH may be NULL. */
+extern int cli_call_list (struct cli *c, const char *method,
+                          const char *path, json_t **ret_array);
+/* "btrnbd: CONTEXT: the reason": returns 1. */
+extern int cli_call_failed (struct cli *c, const char *fmt, ...)
+  __attribute__ ((format (printf, 2, 3), cold));
+/* For messages: the socket or the first device. */
+extern const char *cli_pool_name (const struct cli *c);
+/* Of a server that events were asked of; NULL: it has ended. */
+extern json_t *cli_next_event (struct cli *c);
+/* A connected socket, or -1 after a message. */
+extern int cli_socket_open (const char *path);
+/* $BTRNBD_SOCKET, or where btrnbdd listens by default if that is there;
+ * else NULL.
+ */
+extern const char *cli_default_socket (char *buf, size_t size);
+
+/* --- served.c --- */
+
+/* The control socket of the process that MESSAGE says has the pool. */
+extern bool cli_find_server (const char *message, char *ret, size_t size);
+
+/* --- the pool in this process (output.c) --- */
+
+/* 0, or an exit status after a message.  For what methods do not offer. */
 extern int cli_open (struct cli *c, bool read_only);
 /* Commit and close; STATUS, or 1 after a message when that failed. */
 extern int cli_close (struct cli *c, int status);
@@ -86,24 +155,19 @@ extern int cli_close (struct cli *c, int status);
 #define CLI_SIZE_MAX 32
 /* "1.5 GiB" into BUF, which is returned. */
 extern const char *cli_size (uint64_t bytes, char buf[CLI_SIZE_MAX]);
-/* A JSON string; bytes that are not UTF-8 become \xNN. */
-extern json_t *cli_json_string (const char *s);
 /* Print and release; an exit status. */
 extern int cli_print_json (json_t *value);
 /* Flush stdout; STATUS, or 1 after a message when that failed. */
 extern int cli_finish_output (int status);
+/* Members of an object; 0, "" or false when it has none of the kind. */
+extern uint64_t cli_json_u64 (const json_t *object, const char *key);
+extern const char *cli_json_text (const json_t *object, const char *key);
+extern bool cli_json_bool (const json_t *object, const char *key);
 /* S with control characters as '?', into stdout. */
 extern void cli_print_name (const char *s, int width);
 
 /* --- progress (progress.c) --- */
 
-struct cli_progress {
-  const char *what;
-  uint64_t total, done;
-  uint64_t start_ns, last_ns;
-  bool on;                      /* stderr is a terminal */
-  int width;                    /* of the line on the screen */
-};
 extern void cli_progress_start (struct cli_progress *, const char *what,
                                 uint64_t total);
 extern void cli_progress_add (struct cli_progress *, uint64_t bytes);
@@ -111,17 +175,21 @@ extern void cli_progress_end (struct cli_progress *);
 
 /* --- commands --- */
 
+extern int cmd_clients (struct cli *);
 extern int cmd_create (struct cli *);
 extern int cmd_df (struct cli *);
 extern int cmd_dump_tree (struct cli *);
+extern int cmd_events (struct cli *);
 extern int cmd_get (struct cli *);
 extern int cmd_info (struct cli *);
+extern int cmd_kick (struct cli *);
 extern int cmd_ln (struct cli *);
 extern int cmd_ls (struct cli *);
 extern int cmd_mkdir (struct cli *);
 extern int cmd_mkfs (struct cli *);
 extern int cmd_mv (struct cli *);
 extern int cmd_put (struct cli *);
+extern int cmd_reload (struct cli *);
 extern int cmd_resize (struct cli *);
 extern int cmd_rm (struct cli *);
 

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "cli.h"
+#include "control/rpc.h"
 
 int
 cmd_create (struct cli *c)
@@ -16,17 +17,21 @@ cmd_create (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  int r, status;
+  json_t *params;
+  int status;
 
   if (!args)
     return c->status;
   if (o.size == UINT64_MAX)
     return cli_usage_error (c, "--size is required");
-  status = cli_open (c, false);
+  status = cli_connect (c, false);
   if (status)
     return status;
-  r = btrnbd_volume_create (c->pool, args[0], &o);
-  if (r < 0)
-    status = cli_fail (r, "%s", args[0]);
-  return cli_close (c, status);
+  params = json_pack ("{s:o,s:I,s:b}", "name", rpc_string (args[0]), "size",
+                      (json_int_t) o.size, "nocow", o.nocow);
+  if (o.description)
+    json_object_set_new (params, "description", rpc_string (o.description));
+  if (cli_call (c, "volume.create", params, NULL) < 0)
+    status = cli_call_failed (c, "%s", args[0]);
+  return cli_disconnect (c, status);
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -39,7 +40,7 @@ cmd_dump_tree (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  int r, status;
+  int status;
 
   if (!args)
     return c->status;
@@ -49,11 +50,14 @@ cmd_dump_tree (struct cli *c)
                             "data-reloc or a number", args[0]);
   if (c->json)
     return cli_usage_error (c, "--json is not for this command");
-  status = cli_open (c, true);
+  status = cli_connect (c, true);
   if (status)
     return status;
-  r = btrnbd_dump_tree (c->pool, tree, block, stdout);
-  if (r < 0)
-    status = cli_fail (r, "%s", args[0] ? args[0] : c->devices[0]);
-  return cli_close (c, status);
+  if (cli_call_fd (c, "pool.dump-tree",
+                   json_pack ("{s:I,s:I}", "tree", (json_int_t) tree,
+                              "block", (json_int_t) block),
+                   STDOUT_FILENO, NULL) < 0)
+    status = cli_call_failed (c, "%s", args[0] ? args[0]
+                              : cli_pool_name (c));
+  return cli_disconnect (c, status);
 }

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "cli.h"
+#include "control/rpc.h"
 
 int
 cmd_ln (struct cli *c)
@@ -12,18 +13,17 @@ cmd_ln (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  int r, status;
+  int status;
 
   if (!args)
     return c->status;
-  status = cli_open (c, false);
+  status = cli_connect (c, false);
   if (status)
     return status;
-  if (symbolic)
-    r = btrnbd_symlink (c->pool, args[0], args[1]);
-  else
-    r = btrnbd_link (c->pool, args[0], args[1]);
-  if (r < 0)
-    status = cli_fail (r, "%s", args[1]);
-  return cli_close (c, status);
+  if (cli_call (c, "file.link",
+                json_pack ("{s:o,s:o,s:b}", "target", rpc_string (args[0]),
+                           "path", rpc_string (args[1]), "symbolic",
+                           symbolic), NULL) < 0)
+    status = cli_call_failed (c, "%s", args[1]);
+  return cli_disconnect (c, status);
 }

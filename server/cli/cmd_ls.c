@@ -2,140 +2,102 @@
 #include <config.h>
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
+#include "control/rpc.h"
 
 struct ls {
-  bool json, details;
-  const char *only;             /* one export, NULL: all */
-  size_t count;
-  json_t *array;                /* NULL when out of memory */
+  bool details;
+  bool exports;                 /* entries are exports, not of a directory */
+  json_t *array;
 };
 
 static void
-add_json (struct ls *ls, json_t *entry)
+print_export (const json_t *e, bool details)
 {
-  if (!entry || !ls->array ||
-      json_array_append_new (ls->array, entry) < 0) {
-    json_decref (ls->array);
-    ls->array = NULL;
-  }
-}
-
-static json_t *
-description_json (const char *s)
-{
-  return s ? cli_json_string (s) : json_null ();
-}
-
-static int
-print_export (void *opaque, const struct btrnbd_export *e)
-{
-  struct ls *ls = opaque;
+  const char *description = cli_json_text (e, "description");
   char size[CLI_SIZE_MAX], used[CLI_SIZE_MAX];
 
-  if (ls->only && strcmp (ls->only, e->name) != 0)
-    return 0;
-  ls->count++;
-  if (ls->json) {
-    add_json (ls, json_pack ("{s:o,s:I,s:I,s:b,s:b,s:b,s:o}",
-                             "name", cli_json_string (e->name),
-                             "size", (json_int_t) e->size,
-                             "used", (json_int_t) e->nbytes,
-                             "volume", e->is_volume,
-                             "read_only", e->read_only,
-                             "nocow", e->nocow, "description",
-                             description_json (e->description)));
-    return 0;
-  }
-  if (ls->details)
-    printf ("%c%c%c %10s %10s  ", e->is_volume ? 'v' : '-',
-            e->read_only ? 'r' : 'w', e->nocow ? 'n' : '-',
-            cli_size (e->size, size), cli_size (e->nbytes, used));
-  if (ls->details && e->description) {
-    cli_print_name (e->name, 20);
+  if (details)
+    printf ("%c%c%c %10s %10s  ", cli_json_bool (e, "volume") ? 'v' : '-',
+            cli_json_bool (e, "read_only") ? 'r' : 'w',
+            cli_json_bool (e, "nocow") ? 'n' : '-',
+            cli_size (cli_json_u64 (e, "size"), size),
+            cli_size (cli_json_u64 (e, "used"), used));
+  if (details && json_is_string (json_object_get (e, "description"))) {
+    cli_print_name (cli_json_text (e, "name"), 20);
     fputs (" ", stdout);
-    cli_print_name (e->description, 0);
+    cli_print_name (description, 0);
   }
   else
-    cli_print_name (e->name, 0);
+    cli_print_name (cli_json_text (e, "name"), 0);
   putchar ('\n');
-  return 0;
 }
 
-static const char *
-type_name (const struct btrnbd_stat *st)
+static void
+print_entry (const json_t *e, bool details)
 {
-  if (st->is_subvol)
-    return "subvolume";
-  switch (st->mode & S_IFMT) {
-  case S_IFREG: return "file";
-  case S_IFDIR: return "directory";
-  case S_IFLNK: return "symlink";
-  case S_IFCHR: return "char";
-  case S_IFBLK: return "block";
-  case S_IFIFO: return "fifo";
-  case S_IFSOCK: return "socket";
-  default: return "unknown";
-  }
-}
-
-static int
-print_entry (void *opaque, const char *name, const struct btrnbd_stat *st)
-{
-  struct ls *ls = opaque;
   char size[CLI_SIZE_MAX];
 
-  ls->count++;
-  if (ls->json) {
-    add_json (ls, json_pack ("{s:o,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:I,s:I,s:b,"
-                             "s:b,s:I}",
-                             "name", cli_json_string (name),
-                             "type", type_name (st),
-                             "size", (json_int_t) st->size,
-                             "used", (json_int_t) st->nbytes,
-                             "mode", (int) (st->mode & 07777),
-                             "uid", (int) st->uid, "gid", (int) st->gid,
-                             "nlink", (int) st->nlink,
-                             "root", (json_int_t) st->root_id,
-                             "inode", (json_int_t) st->ino,
-                             "nocow", st->is_nocow,
-                             "read_only", st->is_read_only,
-                             "mtime", (json_int_t) st->mtime.tv_sec));
-    return 0;
-  }
-  if (ls->details)
-    printf ("%-9s %04o %3" PRIu32 " %10s  ", type_name (st),
-            st->mode & 07777, st->nlink, cli_size (st->size, size));
-  cli_print_name (name, 0);
+  if (details)
+    printf ("%-9s %04o %3" PRIu64 " %10s  ", cli_json_text (e, "type"),
+            (unsigned) cli_json_u64 (e, "mode"), cli_json_u64 (e, "nlink"),
+            cli_size (cli_json_u64 (e, "size"), size));
+  cli_print_name (cli_json_text (e, "name"), 0);
   putchar ('\n');
-  return 0;
+}
+
+static void
+print_all (const struct ls *ls)
+{
+  const json_t *e;
+  size_t i;
+
+  json_array_foreach (ls->array, i, e)
+    if (ls->exports)
+      print_export (e, ls->details);
+    else
+      print_entry (e, ls->details);
 }
 
 /* An argument is an export's name, or else a path. */
 static int
 list_one (struct cli *c, struct ls *ls, const char *name)
 {
-  struct btrnbd_stat st;
-  int r;
+  json_t *st;
 
   while (*name == '/')
     name++;
   if (*name) {
-    ls->only = name;
-    r = btrnbd_exports (c->pool, SIZE_MAX, print_export, ls);
-    if (r < 0 || ls->count > 0)
-      return r;
+    ls->exports = true;
+    if (cli_call (c, "export.list", json_pack ("{s:o}", "name",
+                                               rpc_string (name)),
+                  &ls->array) < 0)
+      return -1;
+    if (json_array_size (ls->array) > 0)
+      return 0;
+    json_decref (ls->array);
+    ls->array = NULL;
   }
-  r = btrnbd_stat (c->pool, name, &st);
-  if (r < 0)
-    return r;
-  if (S_ISDIR (st.mode))
-    return btrnbd_readdir (c->pool, name, print_entry, ls);
-  return print_entry (ls, name, &st);
+  ls->exports = false;
+  if (cli_call (c, "file.stat", json_pack ("{s:o}", "path",
+                                           rpc_string (name)), &st) < 0)
+    return -1;
+  if (strcmp (cli_json_text (st, "type"), "directory") == 0 ||
+      strcmp (cli_json_text (st, "type"), "subvolume") == 0) {
+    json_decref (st);
+    return cli_call_list (c, "file.list", name, &ls->array);
+  }
+  ls->array = json_pack ("[o]", st);
+  return 0;
+}
+
+static int
+list_all (struct cli *c, struct ls *ls)
+{
+  ls->exports = true;
+  return cli_call_list (c, "export.list", NULL, &ls->array);
 }
 
 int
@@ -148,26 +110,20 @@ cmd_ls (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  int r, status;
+  int status;
 
   if (!args)
     return c->status;
-  status = cli_open (c, true);
+  status = cli_connect (c, true);
   if (status)
     return status;
-  ls.json = c->json;
-  if (ls.json)
-    ls.array = json_array ();
-  if (args[0])
-    r = list_one (c, &ls, args[0]);
+  if ((args[0] ? list_one (c, &ls, args[0]) : list_all (c, &ls)) < 0)
+    status = cli_call_failed (c, "%s", args[0] ? args[0]
+                              : cli_pool_name (c));
+  else if (c->json)
+    status = cli_print_json (json_incref (ls.array));
   else
-    r = btrnbd_exports (c->pool, SIZE_MAX, print_export, &ls);
-  if (r < 0)
-    status = cli_fail (r, "%s", args[0] ? args[0] : c->devices[0]);
-  else if (ls.json) {
-    status = cli_print_json (ls.array);
-    ls.array = NULL;
-  }
+    print_all (&ls);
   json_decref (ls.array);
-  return cli_close (c, status);
+  return cli_disconnect (c, status);
 }

@@ -1,36 +1,8 @@
 /* cli: btrnbd mkdir. */
 #include <config.h>
 
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include "cli.h"
-
-/* The directory and those above it that are missing. */
-static int
-make_parents (struct btrnbd_pool *pool, const char *path)
-{
-  char *copy = strdup (path);
-  char *slash = copy;
-  struct btrnbd_stat st;
-  int r = 0;
-
-  if (!copy)
-    return -ERR_nomem;
-  while (r == 0 && slash) {
-    slash += strspn (slash, "/");
-    slash = strchr (slash, '/');
-    if (slash)
-      *slash = '\0';
-    if (*copy && (btrnbd_stat (pool, copy, &st) < 0 || !S_ISDIR (st.mode)))
-      r = btrnbd_mkdir (pool, copy, 0755);
-    if (slash)
-      *slash = '/';
-  }
-  free (copy);
-  return r;
-}
+#include "control/rpc.h"
 
 int
 cmd_mkdir (struct cli *c)
@@ -46,15 +18,13 @@ cmd_mkdir (struct cli *c)
 
   if (!args)
     return c->status;
-  status = cli_open (c, false);
+  status = cli_connect (c, false);
   if (status)
     return status;
-  for (; *args; args++) {
-    int r = parents ? make_parents (c->pool, *args)
-      : btrnbd_mkdir (c->pool, *args, 0755);
-
-    if (r < 0)
-      status = cli_fail (r, "%s", *args);
-  }
-  return cli_close (c, status);
+  for (; *args; args++)
+    if (cli_call (c, "file.mkdir",
+                  json_pack ("{s:o,s:b}", "path", rpc_string (*args),
+                             "parents", parents), NULL) < 0)
+      status = cli_call_failed (c, "%s", *args);
+  return cli_disconnect (c, status);
 }

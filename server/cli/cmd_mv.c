@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "cli.h"
+#include "control/rpc.h"
 
 int
 cmd_mv (struct cli *c)
@@ -14,25 +15,20 @@ cmd_mv (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  struct btrnbd_stat st;
-  int r, status;
+  int status;
 
   if (!args)
     return c->status;
   if (exchange && no_clobber)
     return cli_usage_error (c, "--exchange and --no-clobber exclude each "
                             "other");
-  status = cli_open (c, false);
+  status = cli_connect (c, false);
   if (status)
     return status;
-  r = btrnbd_stat (c->pool, args[0], &st);
-  if (r == 0 && st.is_subvol && !exchange)
-    r = btrnbd_volume_rename (c->pool, args[0], args[1]);
-  else if (r == 0)
-    r = btrnbd_rename (c->pool, args[0], args[1],
-                       (exchange ? BTRNBD_RENAME_EXCHANGE : 0) |
-                       (no_clobber ? BTRNBD_RENAME_NOREPLACE : 0));
-  if (r < 0)
-    status = cli_fail (r, "%s -> %s", args[0], args[1]);
-  return cli_close (c, status);
+  if (cli_call (c, "file.rename",
+                json_pack ("{s:o,s:o,s:b,s:b}", "from", rpc_string (args[0]),
+                           "to", rpc_string (args[1]), "exchange", exchange,
+                           "no_replace", no_clobber), NULL) < 0)
+    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
+  return cli_disconnect (c, status);
 }

@@ -2,25 +2,7 @@
 #include <config.h>
 
 #include "cli.h"
-
-static int
-resize (struct btrnbd_pool *pool, const char *name, uint64_t size)
-{
-  struct btrnbd_stat st;
-  struct btrnbd_file *file;
-  int r = btrnbd_stat (pool, name, &st);
-
-  if (r < 0)
-    return r;
-  if (st.is_subvol)
-    return btrnbd_volume_resize (pool, name, size);
-  r = btrnbd_file_open (pool, name, 0, &file);
-  if (r < 0)
-    return r;
-  r = btrnbd_truncate (file, size);
-  btrnbd_file_close (file);
-  return r;
-}
+#include "control/rpc.h"
 
 int
 cmd_resize (struct cli *c)
@@ -28,17 +10,18 @@ cmd_resize (struct cli *c)
   const struct cli_opt opts[] = { { NULL } };
   char **args = cli_parse (c, opts);
   uint64_t size;
-  int r, status;
+  int status;
 
   if (!args)
     return c->status;
   if (!cli_parse_size ("size", args[1], &size))
     return 2;
-  status = cli_open (c, false);
+  status = cli_connect (c, false);
   if (status)
     return status;
-  r = resize (c->pool, args[0], size);
-  if (r < 0)
-    status = cli_fail (r, "%s", args[0]);
-  return cli_close (c, status);
+  if (cli_call (c, "file.resize",
+                json_pack ("{s:o,s:I}", "path", rpc_string (args[0]),
+                           "size", (json_int_t) size), NULL) < 0)
+    status = cli_call_failed (c, "%s", args[0]);
+  return cli_disconnect (c, status);
 }

@@ -2,19 +2,7 @@
 #include <config.h>
 
 #include "cli.h"
-
-static int
-remove_one (struct btrnbd_pool *pool, const char *name)
-{
-  struct btrnbd_stat st;
-  int r = btrnbd_stat (pool, name, &st);
-
-  if (r < 0)
-    return r;
-  if (st.is_subvol)
-    return btrnbd_volume_remove (pool, name);
-  return btrnbd_unlink (pool, name);
-}
+#include "control/rpc.h"
 
 int
 cmd_rm (struct cli *c)
@@ -25,14 +13,13 @@ cmd_rm (struct cli *c)
 
   if (!args)
     return c->status;
-  status = cli_open (c, false);
+  status = cli_connect (c, false);
   if (status)
     return status;
-  for (; *args; args++) {
-    int r = remove_one (c->pool, *args);
-
-    if (r < 0)
-      status = cli_fail (r, "%s", *args);
-  }
-  return cli_close (c, status);
+  for (; *args; args++)
+    if (cli_call (c, "file.remove", json_pack ("{s:o}", "path",
+                                               rpc_string (*args)),
+                  NULL) < 0)
+      status = cli_call_failed (c, "%s", *args);
+  return cli_disconnect (c, status);
 }

@@ -12,7 +12,7 @@
 #include "cli.h"
 
 static const struct cli_command commands[] = {
-  { "mkfs", "", 0, 0, "make a new pool", cmd_mkfs },
+  { "mkfs", "", 0, 0, "make a new pool", cmd_mkfs, CLI_DEVICES },
   { "create", "NAME", 1, 1, "create a volume", cmd_create },
   { "ls", "[NAME]", 0, 1, "list what can be exported, or a directory",
     cmd_ls },
@@ -29,20 +29,31 @@ static const struct cli_command commands[] = {
   { "get", "PATH FILE", 2, 2, "copy out of the pool", cmd_get },
   { "dump-tree", "[TREE]", 0, 1, "print the items of one tree or of all",
     cmd_dump_tree },
+  { "clients", "", 0, 0, "list the clients of a server",
+    cmd_clients, CLI_SERVER },
+  { "kick", "CLIENT...", 1, -1, "end connections of clients",
+    cmd_kick, CLI_SERVER },
+  { "reload", "", 0, 0, "make a server read its configuration",
+    cmd_reload, CLI_SERVER },
+  { "events", "", 0, 0, "print what happens, as it happens",
+    cmd_events, CLI_SERVER },
   { NULL }
 };
 
 static void
 print_usage (void)
 {
-  printf ("usage: btrnbd [-d DEVICE]... [--json] COMMAND [ARGUMENT...]\n\n"
-          "Commands:\n");
+  printf ("usage: btrnbd -d DEVICE...|-s SOCKET [--json] COMMAND "
+          "[ARGUMENT...]\n\nCommands:\n");
   for (const struct cli_command *c = commands; c->name; c++)
     printf ("  %-10s %-12s %s\n", c->name, c->args, c->summary);
   printf ("\nOptions:\n"
           "  -d, --device DEVICE  a device of the pool: a file, a block "
           "device or an NBD URI;\n"
           "                       repeat for each device\n"
+          "  -s, --socket SOCKET  the control socket of a server: the same "
+          "commands on a pool\n"
+          "                       that is served\n"
           "  --json               print JSON\n"
           "  --super-copy N       recovery: open from superblock copy 1 or "
           "2\n"
@@ -75,23 +86,27 @@ main (int argc, char *argv[])
   enum { OPT_JSON = 256, OPT_SUPER_COPY, OPT_VERSION, OPT_HELP };
   static const struct option long_opts[] = {
     { "device", required_argument, NULL, 'd' },
+    { "socket", required_argument, NULL, 's' },
     { "json", no_argument, NULL, OPT_JSON },
     { "super-copy", required_argument, NULL, OPT_SUPER_COPY },
     { "version", no_argument, NULL, OPT_VERSION },
     { "help", no_argument, NULL, OPT_HELP },
     { NULL }
   };
-  struct cli c = { 0 };
+  struct cli c = { .fd = -1 };
   static char name[] = "btrnbd";
   int opt;
 
   if (argc > 0)
     argv[0] = name;             /* for getopt's messages */
-  while ((opt = getopt_long (argc, argv, "+d:h", long_opts, NULL)) != -1)
+  while ((opt = getopt_long (argc, argv, "+d:s:h", long_opts, NULL)) != -1)
     switch (opt) {
     case 'd':
       if (!cli_add_device (&c, optarg))
         return 2;
+      break;
+    case 's':
+      c.socket = optarg;
       break;
     case OPT_JSON:
       c.json = true;

@@ -15,6 +15,7 @@
 #define COMMON_JSON 512
 #define COMMON_HELP 513
 #define COMMON_SUPER_COPY 514
+#define COMMON_SOCKET 515
 
 bool
 cli_add_device (struct cli *c, const char *name)
@@ -119,20 +120,41 @@ print_option (char letter, const char *name, const char *arg,
   printf ("  %-26s %s\n", left, help);
 }
 
+static bool
+has_letter (const struct cli_opt *opts, char letter)
+{
+  for (; opts->name; opts++)
+    if (opts->letter == letter)
+      return true;
+  return false;
+}
+
 void
 cli_print_help (const struct cli_command *command, const struct cli_opt *opts)
 {
-  printf ("usage: btrnbd -d DEVICE... %s [OPTION...]%s%s\n\n%c%s.\n\n"
-          "Options:\n", command->name, *command->args ? " " : "",
-          command->args, toupper ((unsigned char) command->summary[0]),
+  static const char *const reach[] = {
+    [CLI_DEVICES] = "-d DEVICE...", [CLI_POOL] = "-d DEVICE...|-s SOCKET",
+    [CLI_SERVER] = "-s SOCKET",
+  };
+
+  printf ("usage: btrnbd %s %s [OPTION...]%s%s\n\n%c%s.\n\n"
+          "Options:\n", reach[command->reach], command->name,
+          *command->args ? " " : "", command->args,
+          toupper ((unsigned char) command->summary[0]),
           command->summary + 1);
   for (const struct cli_opt *o = opts; o->name; o++)
     print_option (o->letter, o->name, o->kind == CLI_FLAG ? NULL : o->arg,
                   o->help);
-  print_option ('d', "device", "DEVICE", "a device of the pool (repeatable)");
+  if (command->reach != CLI_SERVER)
+    print_option ('d', "device", "DEVICE",
+                  "a device of the pool (repeatable)");
+  if (command->reach != CLI_DEVICES)
+    print_option (has_letter (opts, 's') ? 0 : 's', "socket", "SOCKET",
+                  "the control socket of a server");
   print_option (0, "json", NULL, "print JSON");
-  print_option (0, "super-copy", "N",
-                "recovery: open from superblock copy 1 or 2");
+  if (command->reach != CLI_SERVER)
+    print_option (0, "super-copy", "N",
+                  "recovery: open from superblock copy 1 or 2");
   print_option ('h', "help", NULL, "this text");
 }
 
@@ -167,12 +189,15 @@ make_getopt (const struct cli_opt *opts, struct option *longs, char *letters)
     }
   }
   *l++ = (struct option) { "device", required_argument, NULL, 'd' };
+  *l++ = (struct option) { "socket", required_argument, NULL,
+                           COMMON_SOCKET };
   *l++ = (struct option) { "json", no_argument, NULL, COMMON_JSON };
   *l++ = (struct option) { "super-copy", required_argument, NULL,
                            COMMON_SUPER_COPY };
   *l++ = (struct option) { "help", no_argument, NULL, COMMON_HELP };
   *l = (struct option) { 0 };
-  strcpy (s, "d:h");
+  /* A letter of the command's own comes before -s SOCKET. */
+  strcpy (s, has_letter (opts, 's') ? "d:h" : "d:hs:");
 }
 
 static const struct cli_opt *
@@ -195,11 +220,42 @@ over (struct cli *c, int status)
   return NULL;
 }
 
+/* Devices or a socket, as the command needs it. */
+static bool
+pool_is_known (struct cli *c)
+{
+  const enum cli_reach reach = c->command->reach;
+
+  if (reach == CLI_DEVICES && c->socket)
+    cli_error ("%s works on devices (-d), not through a server (-s)",
+               c->command->name);
+  else if (reach == CLI_SERVER && c->num_devices > 0)
+    cli_error ("%s asks a server (-s), not devices (-d)", c->command->name);
+  else if (c->socket && c->num_devices > 0)
+    cli_error ("give the devices (-d) or the socket of their server (-s), "
+               "not both");
+  else if (c->socket || c->num_devices > 0)
+    return true;
+  else if (reach == CLI_DEVICES)
+    cli_error ("which device? give it with -d");
+  else {
+    c->socket = cli_default_socket (c->socket_buf, sizeof c->socket_buf);
+    if (c->socket)
+      return true;
+    if (reach == CLI_POOL)
+      cli_error ("which device? give it with -d, or the socket of its "
+                 "server with -s");
+    else
+      cli_error ("which server? give its control socket with -s");
+  }
+  return false;
+}
+
 char **
 cli_parse (struct cli *c, const struct cli_opt *opts)
 {
-  struct option longs[OPTS_MAX + 5];
-  char letters[2 * OPTS_MAX + 4], name[64];
+  struct option longs[OPTS_MAX + 6];
+  char letters[2 * OPTS_MAX + 6], name[64];
   int value, n;
 
   make_getopt (opts, longs, letters);
@@ -212,6 +268,9 @@ cli_parse (struct cli *c, const struct cli_opt *opts)
     case 'd':
       if (!cli_add_device (c, optarg))
         return over (c, 2);
+      break;
+    case COMMON_SOCKET:
+      c->socket = optarg;
       break;
     case COMMON_JSON:
       c->json = true;
@@ -227,6 +286,10 @@ cli_parse (struct cli *c, const struct cli_opt *opts)
     default: {
       const struct cli_opt *o = find_opt (opts, value);
 
+      if (!o && value == 's') {
+        c->socket = optarg;
+        break;
+      }
       if (!o || !store (o, optarg))
         return over (c, 2);
       break;
@@ -241,9 +304,5 @@ cli_parse (struct cli *c, const struct cli_opt *opts)
                c->command->args);
     return over (c, 2);
   }
-  if (c->num_devices == 0) {
-    cli_error ("which device? give it with -d");
-    return over (c, 2);
-  }
-  return c->argv + optind;
+  return pool_is_known (c) ? c->argv + optind : over (c, 2);
 }

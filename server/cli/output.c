@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "control/rpc.h"
 
 int
 cli_error (const char *fmt, ...)
@@ -48,16 +49,34 @@ cli_usage_error (const struct cli *c, const char *fmt, ...)
   return 2;
 }
 
+/* Whoever serves a pool can be asked in its place. */
+static int
+open_failed (struct cli *c, int r)
+{
+  char *text = strdup (btrnbd_last_error (r)), path[256];
+  int status;
+
+  if (text && cli_find_server (text, path, sizeof path))
+    status = cli_error ("%s: %s; use -s %s", c->devices[0], text, path);
+  else
+    status = cli_error ("%s: %s", c->devices[0], text ? text
+                        : "out of memory");
+  free (text);
+  return status;
+}
+
 int
 cli_open (struct cli *c, bool read_only)
 {
   const struct btrnbd_open_opts opts = { .read_only = read_only,
                                          .super_copy = c->super_copy };
-  int r = btrnbd_pool_open (c->devices, c->num_devices, &opts, &c->pool);
+  int r;
 
-  if (r < 0)
-    return cli_fail (r, "%s", c->devices[0]);
-  return 0;
+  if (c->socket)
+    return cli_error ("%s works on devices (-d), not through a server (-s)",
+                      c->command->name);
+  r = btrnbd_pool_open (c->devices, c->num_devices, &opts, &c->pool);
+  return r < 0 ? open_failed (c, r) : 0;
 }
 
 int
@@ -98,38 +117,48 @@ cli_size (uint64_t bytes, char buf[CLI_SIZE_MAX])
   return buf;
 }
 
-json_t *
-cli_json_string (const char *s)
+uint64_t
+cli_json_u64 (const json_t *object, const char *key)
 {
-  json_t *j = json_string (s);
-  char *escaped, *out;
+  const json_int_t n = json_integer_value (json_object_get (object, key));
 
-  if (j)
-    return j;
-  escaped = out = malloc (4 * strlen (s) + 1);
-  if (!escaped)
-    return NULL;
-  for (; *s; s++)
-    if (isascii ((unsigned char) *s))
-      *out++ = *s;
-    else
-      out += sprintf (out, "\\x%02x", (unsigned char) *s);
-  *out = '\0';
-  j = json_string (escaped);
-  free (escaped);
-  return j;
+  return n < 0 ? 0 : n;
+}
+
+const char *
+cli_json_text (const json_t *object, const char *key)
+{
+  const char *s = json_string_value (json_object_get (object, key));
+
+  return s ? s : "";
+}
+
+bool
+cli_json_bool (const json_t *object, const char *key)
+{
+  return json_is_true (json_object_get (object, key));
 }
 
 int
 cli_print_json (json_t *value)
 {
+  const size_t flags = JSON_INDENT (2) | JSON_PRESERVE_ORDER |
+    JSON_ENCODE_ANY;
+  char *text;
   int r;
 
   if (!value)
     return cli_error ("out of memory");
-  r = json_dumpf (value, stdout, JSON_INDENT (2) | JSON_PRESERVE_ORDER);
-  putchar ('\n');
+  text = json_dumps (value, flags);
+  if (!text) {
+    json_t *copy = rpc_sanitized (value);
+
+    text = json_dumps (copy, flags);
+    json_decref (copy);
+  }
   json_decref (value);
+  r = text ? puts (text) : EOF;
+  free (text);
   return r < 0 ? cli_error ("standard output: write error") : 0;
 }
 

@@ -1,12 +1,16 @@
-# Volumes, files and directories from the command line.
+# Volumes, files and directories from the command line: on the devices, or,
+# from served.sh, through a server.
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 requires_file "$BTRNBD"
 requires jq
 img=$tmp/pool.img
+reach=(-d "$img")
+declare -F serve >/dev/null || serve () { :; }
+declare -F unserve >/dev/null || unserve () { :; }
 
 b ()
 {
-  "$BTRNBD" -d "$img" "$@"
+  "$BTRNBD" "${reach[@]}" "$@"
 }
 
 # export_field NAME FIELD
@@ -17,6 +21,7 @@ export_field ()
 
 ok "mkfs" b mkfs --size 1G --label "my pool" \
    --uuid 12345678-9abc-def0-1234-56789abcdef0
+serve
 is "$(b --json info | jq -r .label)" "my pool" "info: label"
 is "$(b --json info | jq -r .uuid)" 12345678-9abc-def0-1234-56789abcdef0 \
    "info: uuid"
@@ -112,6 +117,7 @@ ok "dump-tree by number" b dump-tree 1
 for i in $(seq 200); do b mkdir "dir/many$i" || break; done
 is "$(b ls dir | grep -c many)" 200 "200 directories, a pool open each"
 
+unserve
 if command -v btrfs >/dev/null; then
   ok "btrfs check" check_clean "$img"
   ok "btrfs check, lowmem" check_clean "$img" lowmem

@@ -3,7 +3,9 @@
 requires_file "$BTRNBD"
 img=$tmp/pool.img
 
-commands="mkfs create ls info df rm resize mkdir mv ln put get dump-tree"
+commands="mkfs create ls info df rm resize mkdir mv ln put get dump-tree clients
+kick reload events"
+commands=$(xargs <<<"$commands")
 
 ok "--help" "$BTRNBD" --help
 cp "$tmp/ok.log" "$tmp/help"
@@ -13,7 +15,7 @@ is "$listed" "$commands" "help lists the commands"
 like "$("$BTRNBD" --version)" '^btrnbd [0-9]+\.[0-9]+\.[0-9]+$' "--version"
 for command in $commands; do
   ok "$command --help" "$BTRNBD" "$command" --help
-  grep -q "usage: btrnbd -d DEVICE... $command" "$tmp/ok.log"
+  grep -Eq "usage: btrnbd -[ds] .* $command" "$tmp/ok.log"
   is $? 0 "$command --help shows its usage"
   grep -q "^=head2 $command" "$abs_top_srcdir/server/cli/btrnbd.pod"
   is $? 0 "the man page has $command"
@@ -39,6 +41,12 @@ wrong ()
 wrong "no command" "no command"
 wrong "unknown command \"frob\"" "unknown command" frob
 wrong "which device" "no device" ls
+wrong "which device.*-s" "no pool" ls
+wrong "which server" "no server" clients
+wrong "asks a server" "clients of devices" -d "$img" clients
+wrong "works on devices" "mkfs through a server" -s "$tmp/sock" mkfs
+wrong "not both" "devices and a server" -s "$tmp/sock" -d "$img" ls
+wrong "not the number" "kick a name" -s "$tmp/sock" kick vm1
 wrong "unrecognized option" "unknown global option" --frob ls
 wrong "unrecognized option" "unknown option" -d "$img" ls --frob
 wrong "requires an argument" "option without its argument" -d "$img" \
@@ -54,6 +62,10 @@ for size in "" x 1X -1 1.5G 10GG 99999999999999999999 9E 10Ki; do
   wrong "is not a size" "size \"$size\"" -d "$img" resize -- x "$size"
 done
 
+fails_with 1 "^btrnbd: $tmp/sock: No such file" "a socket that is not there" \
+           "$BTRNBD" -s "$tmp/sock" ls
+fails_with 1 "^btrnbd: $tmp/env: No such file" "a socket of the environment" \
+           env BTRNBD_SOCKET="$tmp/env" "$BTRNBD" ls
 [ ! -e "$img" ]; is $? 0 "no pool was made by any of it"
 fails_with 1 "^btrnbd: .*pool.img: " "a pool that is not there" \
            "$BTRNBD" -d "$img" ls

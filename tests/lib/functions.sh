@@ -19,6 +19,8 @@ abs_top_srcdir=$(cd "$abs_top_srcdir" && pwd) || exit 99
 BTRNBD=$abs_top_builddir/server/cli/btrnbd
 PLUGIN=$abs_top_builddir/plugins/btrfs/.libs/nbdkit-btrfs-plugin.so
 export LC_ALL=C
+# No test finds a server that it was not told of.
+export BTRNBD_SOCKET=
 # Sanitizers must fail the program that they watch, and libraries that the
 # hosts load are not ours to check for leaks.
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}

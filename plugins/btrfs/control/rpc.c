@@ -94,11 +94,8 @@ rpc_utf8 (const char *s)
   return j;
 }
 
-/* A copy in which all strings are UTF-8.  As deep as what our own methods
- * build.
- */
-static json_t *
-sanitized (const json_t *v)
+json_t *
+rpc_sanitized (const json_t *v)
 {
   json_t *copy, *item;
   const char *key;
@@ -109,13 +106,13 @@ sanitized (const json_t *v)
   if (json_is_array (v)) {
     copy = json_array ();
     json_array_foreach (v, i, item)
-      json_array_append_new (copy, sanitized (item));
+      json_array_append_new (copy, rpc_sanitized (item));
     return copy;
   }
   if (json_is_object (v)) {
     copy = json_object ();
     json_object_foreach ((json_t *) v, key, item)
-      json_object_set_new (copy, key, sanitized (item));
+      json_object_set_new (copy, key, rpc_sanitized (item));
     return copy;
   }
   return json_copy ((json_t *) v);
@@ -130,7 +127,7 @@ rpc_text (const json_t *value)
 
   if (text || value == NULL)
     return text;
-  copy = sanitized (value);
+  copy = rpc_sanitized (value);
   text = json_dumps (copy, flags);
   json_decref (copy);
   return text;

@@ -50,5 +50,7 @@ extern char *rpc_notification (const char *method, const char *params);
 extern json_t *rpc_string (const char *s);
 /* As it is when S is UTF-8, else with \xNN. */
 extern json_t *rpc_utf8 (const char *s);
+/* A copy of what a method has built, in which all strings are UTF-8. */
+extern json_t *rpc_sanitized (const json_t *);
 
 #endif /* BTRNBD_CONTROL_RPC_H */

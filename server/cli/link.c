@@ -1,0 +1,338 @@
+/* cli: reaching a pool: in this process on its devices, or through the
+ * control socket of its server.  The methods are the same.
+ */
+#include <config.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "control/methods.h"
+#include "control/rpc.h"
+
+#define ANSWER_MAX (64u << 20)  /* bytes of a line */
+#define CHUNK 65536
+
+/* --- the socket --- */
+
+const char *
+cli_default_socket (char *buf, size_t size)
+{
+  const char *name = getenv ("BTRNBD_SOCKET");
+  const char *dir = getenv ("XDG_RUNTIME_DIR");
+
+  if (name)
+    return *name ? name : NULL;
+  if (dir && geteuid () != 0) {
+    snprintf (buf, size, "%s/btrnbd.sock", dir);
+    if (access (buf, F_OK) == 0)
+      return buf;
+  }
+  snprintf (buf, size, "/run/btrnbd/control.sock");
+  return access (buf, F_OK) == 0 ? buf : NULL;
+}
+
+int
+cli_socket_open (const char *path)
+{
+  struct sockaddr_un un = { .sun_family = AF_UNIX };
+  int fd;
+
+  if (*path == '\0' || strlen (path) >= sizeof un.sun_path) {
+    cli_error ("%s: not the path of a socket", path);
+    return -1;
+  }
+  strcpy (un.sun_path, path);
+  fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && connect (fd, (struct sockaddr *) &un, sizeof un) == 0)
+    return fd;
+  cli_error ("%s: %s", path, errno == ECONNREFUSED
+             ? "no server listens there any more" : strerror (errno));
+  if (fd >= 0)
+    close (fd);
+  return -1;
+}
+
+/* The descriptor goes with the first byte. */
+static bool
+send_line (struct cli *c, const char *line, int pass_fd)
+{
+  union {
+    char space[CMSG_SPACE (sizeof (int))];
+    struct cmsghdr align;
+  } control = { .space = "" };
+  size_t len = strlen (line);
+  struct iovec iov;
+  struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+  struct cmsghdr *h;
+  ssize_t n;
+
+  if (pass_fd != -1) {
+    m.msg_control = control.space;
+    m.msg_controllen = sizeof control.space;
+    h = CMSG_FIRSTHDR (&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN (sizeof pass_fd);
+    memcpy (CMSG_DATA (h), &pass_fd, sizeof pass_fd);
+  }
+  while (len > 0) {
+    iov = (struct iovec) { (char *) line, len };
+    n = sendmsg (c->fd, &m, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return false;
+    line += n;
+    len -= n;
+    m.msg_control = NULL;
+    m.msg_controllen = 0;
+  }
+  return true;
+}
+
+/* The next line as JSON; NULL when the connection has ended. */
+static json_t *
+read_line (struct cli *c)
+{
+  char *end, *bigger;
+  json_t *value;
+  ssize_t n;
+
+  while ((end = memchr (c->in, '\n', c->in_len)) == NULL) {
+    if (c->in_len + CHUNK > c->in_size) {
+      if (c->in_size >= ANSWER_MAX)
+        return NULL;
+      bigger = realloc (c->in, 2 * c->in_size + CHUNK);
+      if (bigger == NULL)
+        return NULL;
+      c->in = bigger;
+      c->in_size = 2 * c->in_size + CHUNK;
+    }
+    n = read (c->fd, c->in + c->in_len, CHUNK);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return NULL;
+    c->in_len += n;
+  }
+  value = json_loadb (c->in, end - c->in, JSON_REJECT_DUPLICATES, NULL);
+  c->in_len -= end + 1 - c->in;
+  memmove (c->in, end + 1, c->in_len);
+  return value;
+}
+
+json_t *
+cli_next_event (struct cli *c)
+{
+  json_t *line, *params = NULL;
+
+  while (params == NULL) {
+    line = read_line (c);
+    if (line == NULL)
+      return NULL;
+    if (json_object_get (line, "method"))
+      params = json_incref (json_object_get (line, "params"));
+    json_decref (line);
+  }
+  return params;
+}
+
+static int
+fail_with (struct cli *c, const char *message)
+{
+  free (c->message);
+  c->message = strdup (message ? message : "out of memory");
+  return -1;
+}
+
+static int
+take_answer (struct cli *c, json_t *answer, json_t **ret_result)
+{
+  json_t *error = json_object_get (answer, "error"), *result;
+
+  if (error) {
+    c->error_code = json_integer_value (json_object_get (error, "code"));
+    if (c->error_code == RPC_METHOD_NOT_FOUND)
+      return fail_with (c, "this server does not offer that; btrnbdd with a "
+                        "pool does");
+    return fail_with (c, json_string_value (json_object_get (error,
+                                                             "message")));
+  }
+  result = json_object_get (answer, "result");
+  if (result == NULL)
+    return fail_with (c, "the server's answer is no JSON-RPC");
+  if (ret_result)
+    *ret_result = json_incref (result);
+  return 0;
+}
+
+static int
+call_server (struct cli *c, const char *method, json_t *params, int fd,
+             json_t **ret_result)
+{
+  json_t *request = json_pack ("{s:s,s:i,s:s,s:O}", "jsonrpc", "2.0", "id",
+                               ++c->calls, "method", method, "params",
+                               params);
+  char *text = request ? json_dumps (request, JSON_COMPACT) : NULL, *line;
+  json_t *answer = NULL;
+  int r;
+
+  json_decref (request);
+  if (text == NULL)
+    return fail_with (c, "a name that is not UTF-8 cannot be told to a "
+                      "server");
+  if (asprintf (&line, "%s\n", text) < 0)
+    line = NULL;
+  free (text);
+  if (line && send_line (c, line, fd))
+    do {
+      json_decref (answer);
+      answer = read_line (c);
+    } while (answer && json_object_get (answer, "id") == NULL);
+  free (line);
+  if (answer == NULL)
+    return fail_with (c, "the server has closed the connection");
+  r = take_answer (c, answer, ret_result);
+  json_decref (answer);
+  return r;
+}
+
+/* --- the pool in this process --- */
+
+static void
+on_progress (void *opaque, uint64_t done, uint64_t total)
+{
+  struct cli *c = opaque;
+
+  if (!c->progress.what)
+    cli_progress_start (&c->progress, c->progress_name, total);
+  cli_progress_add (&c->progress, done - c->progress.done);
+}
+
+static int
+call_here (struct cli *c, const char *method, json_t *params, int fd,
+           json_t **ret_result)
+{
+  struct control_call call = { .pool = c->pool, .method = method,
+    .params = params, .fd = fd, .progress_opaque = c };
+  int r = 0;
+
+  c->progress = (struct cli_progress) { .what = NULL };
+  if (c->progress_name)
+    call.progress = on_progress;
+  control_run (&call);
+  if (c->progress.what)
+    cli_progress_end (&c->progress);
+  c->error_code = call.code;
+  if (call.code != 0)
+    r = fail_with (c, call.message);
+  else if (ret_result)
+    *ret_result = call.result ? json_incref (call.result) : json_null ();
+  control_call_done (&call);
+  return r;
+}
+
+/* --- both --- */
+
+int
+cli_call_fd (struct cli *c, const char *method, json_t *params, int fd,
+             json_t **ret_result)
+{
+  int r;
+
+  if (ret_result)
+    *ret_result = NULL;
+  if (params == NULL)
+    params = json_object ();
+  r = c->pool ? call_here (c, method, params, fd, ret_result)
+    : call_server (c, method, params, fd, ret_result);
+  json_decref (params);
+  return r;
+}
+
+int
+cli_call (struct cli *c, const char *method, json_t *params,
+          json_t **ret_result)
+{
+  return cli_call_fd (c, method, params, -1, ret_result);
+}
+
+int
+cli_call_list (struct cli *c, const char *method, const char *path,
+               json_t **ret_array)
+{
+  json_t *all = json_array (), *page, *params;
+  const size_t max = 5000;
+  size_t n;
+
+  do {
+    params = json_pack ("{s:I,s:I}", "skip",
+                        (json_int_t) json_array_size (all), "max",
+                        (json_int_t) max);
+    if (path)
+      json_object_set_new (params, "path", rpc_string (path));
+    if (cli_call (c, method, params, &page) < 0) {
+      json_decref (all);
+      return -1;
+    }
+    n = json_array_size (page);
+    json_array_extend (all, page);
+    json_decref (page);
+  } while (n == max);
+  *ret_array = all;
+  return 0;
+}
+
+int
+cli_call_failed (struct cli *c, const char *fmt, ...)
+{
+  va_list args;
+
+  fputs ("btrnbd: ", stderr);
+  va_start (args, fmt);
+  vfprintf (stderr, fmt, args);
+  va_end (args);
+  fprintf (stderr, ": %s\n", c->message);
+  return 1;
+}
+
+static int
+connect_server (struct cli *c)
+{
+  c->fd = cli_socket_open (c->socket);
+  return c->fd == -1 ? 1 : 0;
+}
+
+int
+cli_connect (struct cli *c, bool read_only)
+{
+  return c->socket ? connect_server (c) : cli_open (c, read_only);
+}
+
+const char *
+cli_pool_name (const struct cli *c)
+{
+  return c->socket ? c->socket : c->devices[0];
+}
+
+int
+cli_disconnect (struct cli *c, int status)
+{
+  free (c->message);
+  c->message = NULL;
+  if (c->pool)
+    return cli_close (c, status);
+  close (c->fd);
+  c->fd = -1;
+  free (c->in);
+  c->in = NULL;
+  c->in_len = c->in_size = 0;
+  return cli_finish_output (status);
+}

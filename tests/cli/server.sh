@@ -1,0 +1,117 @@
+# btrnbd and servers: copies, clients, kicks under load, events, and the way
+# from a pool in use to its socket.
+. "${abs_top_srcdir:?}/tests/lib/functions.sh"
+. "$abs_top_srcdir/tests/daemon/lib.sh"
+requires_file "$BTRNBD" "$PLUGIN"
+requires jq nbdkit nbdcopy fio
+img=$tmp/pool.img
+ctl=$tmp/control.sock
+ok "mkfs" "$BTRNBD" -d "$img" mkfs --size 1G
+ok "create" "$BTRNBD" -d "$img" create vm1 --size 64M
+
+s ()
+{
+  "$BTRNBD" -s "$ctl" "$@"
+}
+
+# --- btrnbdd ---
+ok "btrnbdd" start_daemon --control "$ctl" --plugin "$PLUGIN" "$img"
+fails_with 1 "in use by process $daemon_pid \(btrnbdd\); use -s $ctl$" \
+           "a pool in use: where its server is" "$BTRNBD" -d "$img" ls
+is "$(BTRNBD_SOCKET=$ctl "$BTRNBD" ls)" vm1 "the socket of the environment"
+is "$(s clients)" "" "no clients yet"
+
+head -c 5000000 /dev/urandom >"$tmp/data"
+truncate -s 20M "$tmp/data"
+ok "put" s put "$tmp/data" vm1
+ok "get" s get vm1 "$tmp/back"
+ok "it is the same" cmp -n $((20 << 20)) "$tmp/data" "$tmp/back"
+is "$(stat -c %s "$tmp/back")" $((64 << 20)) "of the volume's size"
+ok "with holes" test "$(stat -c %b "$tmp/back")" -lt 20000
+ok "put from a pipe" bash -c "cat '$tmp/data' | '$BTRNBD' -s '$ctl' put - f"
+ok "get into a pipe" bash -c \
+   "'$BTRNBD' -s '$ctl' get f - | cmp - '$tmp/data'"
+fails_with 1 "^btrnbd: nope: no such file" "get of nothing" \
+           s get nope "$tmp/nope"
+not_ok "leaves no file" test -e "$tmp/nope"
+ok "dump-tree" s dump-tree fs
+grep -q INODE_ITEM "$tmp/ok.log"; is $? 0 "with items"
+
+# Events in order.
+s events --json --count 7 >"$tmp/events" &
+events=$!
+cleanup_fn stop_pid "$events"
+wait_until 10 eval "[ \$(ls /proc/$daemon_pid/fd | wc -l) -gt 0 ]"
+sleep 0.5
+ok "create" s create vm2 --size 1M
+nbdinfo --size "$(export_uri vm2)" >/dev/null
+wait_until 10 eval "[ \$(grep -c disconnected '$tmp/events') = 1 ]"
+ok "mv" s mv vm2 vm3
+ok "resize" s resize vm3 2M
+ok "mkdir" s mkdir d
+ok "rm" s rm vm3 d
+wait "$events"
+is "$(jq -r .type "$tmp/events" | xargs)" "volume.created client.connected \
+client.disconnected file.renamed file.resized file.created file.removed" \
+   "events in order"
+is "$(jq .seq "$tmp/events" | xargs)" "1 2 3 4 5 6 7" "none is missing"
+is "$(jq -r 'select (.type == "client.connected").params.export' \
+      "$tmp/events")" vm2 "of that export"
+
+# Kicks while I/O runs: that client loses, the other does not notice.
+fio --name=good --ioengine=nbd --uri="$(export_uri vm1)" --rw=randrw \
+  --bs=4k --size=32M --time_based --runtime=5 --thread --iodepth=8 \
+  --verify=crc32c --output="$tmp/good.out" &
+good=$!
+# fio makes one connection to look and one for I/O: wait for the second.
+busy ()
+{
+  s --json clients | jq -e --arg e "$1" \
+    '[.[] | select (.export == $e and .requests > 50)] | length == 1'
+}
+ok "the good client is there" wait_until 10 busy vm1
+good_id=$(s --json clients | jq '.[0].id')
+ok "create" s create victim --size 64M
+for i in 1 2 3; do
+  fio --name=bad --ioengine=nbd --uri="$(export_uri victim)" --rw=randwrite \
+    --bs=64k --size=64M --time_based --runtime=60 --thread --iodepth=16 \
+    --output="$tmp/bad.out" 2>/dev/null &
+  bad=$!
+  ok "victim $i is busy" wait_until 10 busy victim
+  fails_with 1 "^btrnbd: victim: in use" "its volume cannot go" s rm victim
+  fails_with 1 "in use" "nor shrink" s resize victim 1M
+  ok "kick" s kick "$(s --json clients |
+    jq '.[] | select (.export == "victim").id')"
+  wait "$bad"
+  isnt=$?
+  ok "it lost its connection ($isnt)" test "$isnt" != 0
+done
+gone ()
+{
+  s --json clients | jq -e '[.[] | select (.export == "victim")] == []'
+}
+ok "all are gone" wait_until 10 gone
+ok "now the volume can go" s rm victim
+ok "the good client saw no error" wait "$good"
+fails_with 1 "there is no client $good_id" "kick who has left" \
+           s kick "$good_id"
+ok "reload" s reload
+ok "btrnbdd ends" stop_daemon
+fails_with 1 "^btrnbd: $ctl: No such file" "no server" s ls
+
+# --- nbdkit ---
+ok "nbdkit" start_nbdkit n "$PLUGIN" "$img" control="$ctl"
+fails_with 1 "in use by process $nbdkit_pid \(nbdkit\); use -s $ctl$" \
+           "a pool in use by nbdkit" "$BTRNBD" -d "$img" ls
+is "$(s ls | sort | xargs)" "f vm1" "ls"
+fails_with 1 "does not offer that; btrnbdd" "nbdkit knows no clients" \
+           s clients
+ok "get" s get f "$tmp/back2"
+ok "it is the same" cmp "$tmp/data" "$tmp/back2"
+ok "nbdkit ends" stop_nbdkit
+ok "nbdkit without a socket" start_nbdkit n2 "$PLUGIN" "$img"
+fails_with 1 "in use by process $nbdkit_pid \(nbdkit\)$" \
+           "a pool in use without a socket" "$BTRNBD" -d "$img" ls
+ok "nbdkit ends" stop_nbdkit
+ok "the pool is clean" check_clean "$img"
+done_testing
