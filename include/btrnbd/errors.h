@@ -114,6 +114,8 @@
   X (compress_data, EIO, "compressed data is damaged")                        \
   X (busy, EBUSY, "in use")                                                   \
   X (fast_zero, EOPNOTSUPP, "zeroing would not be fast")                      \
+  X (has_snapshots, ENOTEMPTY, "the volume has snapshots")                    \
+  X (differs, EINVAL, "the ranges hold different bytes")                      \
   X (write_lost, EIO, "an earlier write could not be completed")              \
                                                                               \
   /* subvol, log, maint, fs */                                                \

@@ -98,6 +98,15 @@ typedef int (*data_extent_fn) (void *opaque, const struct data_extent *);
 extern int data_extents (struct data *, struct inode *, uint64_t offset,
                          uint64_t len, data_extent_fn, void *opaque);
 
+/* Byte ranges, ascending and apart, where two files do not have the same
+ * extents, or where only one of them has bytes.  Subtrees that both trees
+ * share are passed over.  FN runs without locks and returns non-zero to stop,
+ * which is returned.
+ */
+typedef int (*data_range_fn) (void *opaque, uint64_t offset, uint64_t len);
+extern int data_compare (struct data *, struct inode *, struct inode *,
+                         data_range_fn, void *opaque);
+
 /* --- for log/ --- */
 
 /* What the transaction TRANSID has changed in the extents of the file, since

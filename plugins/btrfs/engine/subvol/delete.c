@@ -8,44 +8,43 @@
 
 #include "subvol/priv.h"
 
-struct deletion {
-  struct subvols *ss;
-  struct inode *dir;
-  struct name name;
-  struct sref ref;
-  uint64_t index;
-  struct root *root;           /* referenced */
-};
-
-static int
-find_entry (struct deletion *d)
+int
+place_find (struct subvols *ss, const struct place *p, struct entry *ret)
 {
-  struct inode *dir = d->dir;
+  struct inode *dir = p->dir;
   struct dirent_loc loc;
   bool found;
   int r;
 
   rwlock_rdlock (&dir->root->tree->lock);
-  r = dir_find (dir->root, dir->ino, d->name, &loc, &found);
+  r = dir_find (dir->root, dir->ino, p->name, &loc, &found);
   rwlock_unlock (&dir->root->tree->lock);
   if (r < 0)
     return r;
   if (!found)
-    return err_new (ERR_not_found, "\"%.*s\"", (int) d->name.len, d->name.s);
+    return err_new (ERR_not_found, "\"%.*s\"", (int) p->name.len, p->name.s);
   if (loc.location.type != BTRFS_ROOT_ITEM)
     return err_new (ERR_not_dir, "\"%.*s\" is no subvolume",
-                    (int) d->name.len, d->name.s);
-  d->ref = (struct sref) {
+                    (int) p->name.len, p->name.s);
+  ret->ref = (struct sref) {
     .parent_root = dir->root->id, .subvol = loc.location.objectid,
-    .dir = dir->ino, .name = d->name,
+    .dir = dir->ino, .name = p->name,
   };
-  r = sref_find (d->ss->env.roots, &d->ref, &d->index, &found);
+  r = sref_find (ss->env.roots, &ret->ref, &ret->index, &found);
   if (r == 0 && !found)
     r = err_new (ERR_not_found, "\"%.*s\" stands for a subvolume elsewhere",
-                 (int) d->name.len, d->name.s);
+                 (int) p->name.len, p->name.s);
+  return r;
+}
+
+static int
+find_entry (struct deletion *d)
+{
+  int r = place_find (d->ss, &d->place, &d->entry);
+
   if (r < 0)
     return r;
-  return roots_get (d->ss->env.roots, loc.location.objectid, &d->root);
+  return roots_get (d->ss->env.roots, d->entry.ref.subvol, &d->root);
 }
 
 /* Subvolumes inside keep it. */
@@ -86,18 +85,19 @@ check_deletion (struct deletion *d)
   return r;
 }
 
-static int
-take_entry (struct txn *txn, struct deletion *d)
+int
+place_take (struct subvols *ss, struct txn *txn, const struct place *p,
+            const struct entry *e)
 {
-  struct inode *dir = d->dir;
+  struct inode *dir = p->dir;
   int r;
 
   rwlock_wrlock (&dir->root->tree->lock);
-  r = dir_del (txn, dir->root, dir->ino, d->name, d->index);
+  r = dir_del (txn, dir->root, dir->ino, p->name, e->index);
   if (r == 0)
-    r = inode_dir_changed (txn, dir, 0, -(int64_t) d->name.len);
+    r = inode_dir_changed (txn, dir, 0, -(int64_t) p->name.len);
   rwlock_unlock (&dir->root->tree->lock);
-  return r < 0 ? r : sref_del (d->ss->env.roots, txn, &d->ref);
+  return r < 0 ? r : sref_del (ss->env.roots, txn, &e->ref);
 }
 
 /* Root tree locked exclusively.  The commit writes the item again; until then
@@ -147,21 +147,14 @@ mark_dead (struct txn *txn, struct deletion *d)
   return r;
 }
 
-static int
-delete_locked (struct deletion *d)
+int
+deletion_apply (struct txn *txn, struct deletion *d)
 {
   struct roots *roots = d->ss->env.roots;
   struct root *root = d->root;
-  struct txn *txn;
   int r;
 
-  r = inode_check_dir (d->dir);
-  if (r < 0)
-    return r;
-  r = txn_begin_to_free (d->ss->env.trans, 12, &txn);
-  if (r < 0)
-    return r;
-  r = take_entry (txn, d);
+  r = place_take (d->ss, txn, &d->place, &d->entry);
   if (r == 0)
     r = uuid_del (roots, txn, root->item.uuid, BTRFS_UUID_SUBVOL, root->id);
   if (r == 0)
@@ -169,27 +162,56 @@ delete_locked (struct deletion *d)
                   BTRFS_UUID_RECEIVED_SUBVOL, root->id);
   if (r == 0)
     r = mark_dead (txn, d);
-  return txn_leave (txn, r, true);
+  return r;
 }
 
-/* `names` held: nobody else takes names or deletes subvolumes. */
 static int
-run (struct deletion *d)
+delete_locked (struct deletion *d)
 {
-  struct inodes *inodes = d->ss->env.inodes;
+  struct txn *txn;
+  int r;
+
+  r = inode_check_dir (d->place.dir);
+  if (r < 0)
+    return r;
+  r = txn_begin_to_free (d->ss->env.trans, 12, &txn);
+  if (r < 0)
+    return r;
+  return txn_leave (txn, deletion_apply (txn, d), true);
+}
+
+int
+deletion_begin (struct deletion *d)
+{
   int r;
 
   r = find_entry (d);
   if (r == 0)
     r = check_deletion (d);
   if (r == 0)
-    r = inodes_root_leave (inodes, d->root->id);
+    r = inodes_root_leave (d->ss->env.inodes, d->root->id);
+  return r;
+}
+
+void
+deletion_end (struct deletion *d)
+{
+  inodes_root_left (d->ss->env.inodes);
+}
+
+static int
+run (struct deletion *d)
+{
+  struct inode *dir = d->place.dir;
+  int r;
+
+  r = deletion_begin (d);
   if (r < 0)
     return r;
-  mutex_lock (&d->dir->lock);
+  mutex_lock (&dir->lock);
   r = delete_locked (d);
-  mutex_unlock (&d->dir->lock);
-  inodes_root_left (inodes);
+  mutex_unlock (&dir->lock);
+  deletion_end (d);
   return r;
 }
 
@@ -197,11 +219,11 @@ int
 subvol_delete (struct subvols *ss, struct inode *dir, const char *s,
                size_t len)
 {
-  struct deletion d = { .ss = ss, .dir = dir, .name = NAME (s, len) };
+  struct deletion d = { .ss = ss, .place = { dir, NAME (s, len) } };
   struct dead *dead;
   int r;
 
-  r = name_check (d.name);
+  r = name_check (d.place.name);
   if (r == 0)
     r = dead_new (&dead);
   if (r < 0)

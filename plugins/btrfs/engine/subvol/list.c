@@ -199,6 +199,22 @@ fill_info (struct subvol_info *info, const struct btrfs_root_item *item)
   memcpy (info->parent_uuid, item->parent_uuid, sizeof info->parent_uuid);
 }
 
+int
+subvol_get_info (struct subvols *ss, uint64_t id, struct subvol_info *ret)
+{
+  struct root *root;
+  int r = roots_get (ss->env.roots, id, &root);
+
+  if (r < 0)
+    return r;
+  *ret = (struct subvol_info) { .id = id };
+  rwlock_rdlock (&root->tree->lock);
+  fill_info (ret, &root->item);
+  rwlock_unlock (&root->tree->lock);
+  roots_put (ss->env.roots, root);
+  return 0;
+}
+
 static int
 list (struct listing *l, subvol_fn fn, void *opaque)
 {

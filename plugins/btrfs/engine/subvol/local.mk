@@ -4,6 +4,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/subvol/drop.c \
 	$(ENGINE)/subvol/list.c \
 	$(ENGINE)/subvol/priv.h \
+	$(ENGINE)/subvol/replace.c \
 	$(ENGINE)/subvol/snapshot.c \
 	$(ENGINE)/subvol/state.c \
 	$(ENGINE)/subvol/subvol.h \

@@ -47,6 +47,36 @@ extern int place_check (const struct place *);
 extern int place_add (struct subvols *, struct txn *, const struct place *,
                       uint64_t id);
 
+/* What stands at a place; no lock held. */
+struct entry {
+  struct sref ref;
+  uint64_t index;
+};
+extern int place_find (struct subvols *, const struct place *,
+                       struct entry *ret);
+/* Take the name away; DIR's lock held. */
+extern int place_take (struct subvols *, struct txn *, const struct place *,
+                       const struct entry *);
+/* N places that are about to get names, each of which has room by itself: is
+ * there room for all of them together?
+ */
+extern int places_check (const struct place *, size_t n);
+
+/* A subvolume on its way out. */
+struct deletion {
+  struct subvols *ss;
+  struct place place;
+  struct entry entry;
+  struct root *root;           /* referenced, to be put by the caller */
+};
+/* `names` held: nobody else takes names or deletes subvolumes.  Find it; may
+ * it go?  Nobody gets an inode of it from 0 on until deletion_end.
+ */
+extern int deletion_begin (struct deletion *);
+extern void deletion_end (struct deletion *);
+/* DIR's lock held. */
+extern int deletion_apply (struct txn *, struct deletion *);
+
 /* A copy of SOURCE with a new id, without a name yet; alone in TXN. */
 extern int snapshot_make (struct subvols *, struct txn *, struct root *source,
                           bool read_only, uint64_t *ret_id);

@@ -54,37 +54,59 @@ sort_sources (struct snapping *s)
   return 0;
 }
 
-/* Room for each name has been looked at by itself. */
+struct hashed {
+  uint32_t hash;
+  const struct place *place;
+};
+
 static int
-check_together (const struct snapping *s)
+by_hash (const void *a, const void *b)
 {
-  size_t i, k;
+  const struct hashed *x = a, *y = b;
 
-  for (i = 0; i < s->n; ++i)
-    for (k = 0; k < i; ++k) {
-      const struct subvol_snap *a = &s->v[i], *b = &s->v[k];
+  if (x->place->dir != y->place->dir)
+    return x->place->dir < y->place->dir ? -1 : 1;
+  return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
 
-      if (a->dir != b->dir
-          || name_hash (a->name, a->len) != name_hash (b->name, b->len))
-        continue;
-      if (a->len == b->len && memcmp (a->name, b->name, a->len) == 0)
-        return err_new (ERR_exists, "\"%.*s\", twice", (int) a->len, a->name);
-      return err_new (ERR_name_hash, "\"%.*s\" and \"%.*s\" at once",
-                      (int) a->len, a->name, (int) b->len, b->name);
-    }
+int
+places_check (const struct place *v, size_t n)
+{
+  CLEANUP_FREE struct hashed *h = calloc (n, sizeof *h);
+  size_t i;
+
+  if (h == NULL)
+    return err_new (ERR_nomem, "names");
+  for (i = 0; i < n; ++i)
+    h[i] = (struct hashed) { name_hash (v[i].name.s, v[i].name.len), &v[i] };
+  qsort (h, n, sizeof *h, by_hash);
+  for (i = 1; i < n; ++i) {
+    const struct name *a = &h[i - 1].place->name, *b = &h[i].place->name;
+
+    if (by_hash (&h[i - 1], &h[i]) != 0)
+      continue;
+    if (a->len == b->len && memcmp (a->s, b->s, a->len) == 0)
+      return err_new (ERR_exists, "\"%.*s\", twice", (int) a->len, a->s);
+    return err_new (ERR_name_hash, "\"%.*s\" and \"%.*s\" at once",
+                    (int) a->len, a->s, (int) b->len, b->s);
+  }
   return 0;
 }
 
 static int
 check_names (const struct snapping *s)
 {
+  struct place place[SUBVOL_SNAPS_MAX];
   size_t i;
-  int r = s->n > SUBVOL_SNAPS_MAX
-    ? err_new (ERR_overflow, "%zu snapshots at once", s->n) : 0;
+  int r = 0;
 
-  for (i = 0; i < s->n && r == 0; ++i)
-    r = name_check (NAME (s->v[i].name, s->v[i].len));
-  return r < 0 ? r : check_together (s);
+  if (s->n > SUBVOL_SNAPS_MAX)
+    return err_new (ERR_overflow, "%zu snapshots at once", s->n);
+  for (i = 0; i < s->n && r == 0; ++i) {
+    place[i] = place_of (&s->v[i]);
+    r = name_check (place[i].name);
+  }
+  return r < 0 ? r : places_check (place, s->n);
 }
 
 /* Directories are locked. */

@@ -68,6 +68,22 @@ struct subvol_snap {
 extern int subvol_snapshot (struct subvols *, struct subvol_snap *v,
                             size_t n);
 
+/* The subvolume NAME in DIR is replaced by a writable copy of SOURCE's, in one
+ * transaction.  Errors as of subvol_delete.
+ */
+extern int subvol_replace (struct subvols *, struct inode *dir,
+                           const char *name, size_t len,
+                           struct inode *source);
+
+/* N subvolumes in DIR get new names there, in one transaction; what is open
+ * stays so.  -ERR_exists when one of these names is taken.
+ */
+struct subvol_rename {
+  const char *from, *to;
+};
+extern int subvols_rename (struct subvols *, struct inode *dir,
+                           const struct subvol_rename *v, size_t n);
+
 /* The flag of subvolume TOP's root item; what is dirty of its files is written
  * out first.
  */
@@ -115,6 +131,9 @@ struct subvol_info {
   bool read_only;
   const char *path;            /* from the pool's top; NULL: not reachable */
 };
+/* Of one, without parent and path. */
+extern int subvol_get_info (struct subvols *, uint64_t id,
+                            struct subvol_info *ret);
 typedef int (*subvol_fn) (void *opaque, const struct subvol_info *);
 /* All but the top itself and deleted ones, by id; FN runs without locks and
  * returns non-zero to stop, which is returned.
