@@ -196,9 +196,15 @@ struct btrnbd_volume_opts {
 };
 extern int btrnbd_volume_create (struct btrnbd_pool *, const char *name,
                                  const struct btrnbd_volume_opts *);
+/* A volume or a snapshot of one; -ERR_has_snapshots when it is a volume that
+ * has some.
+ */
 extern int btrnbd_volume_remove (struct btrnbd_pool *, const char *name);
+/* With its snapshots; none of them may be open. */
+extern int btrnbd_volume_remove_all (struct btrnbd_pool *, const char *name);
 extern int btrnbd_volume_resize (struct btrnbd_pool *, const char *name,
                                  uint64_t size);
+/* A volume's snapshots move along, in the same transaction. */
 extern int btrnbd_volume_rename (struct btrnbd_pool *, const char *from,
                                  const char *to);
 /* --- snapshots and clones ---
@@ -220,7 +226,35 @@ extern int btrnbd_volume_snapshot (struct btrnbd_pool *,
  */
 extern int btrnbd_volume_clone (struct btrnbd_pool *, const char *from,
                                 const char *to);
-/* The same of any subvolumes, by path ("" is the pool's top). */
+/* The volume becomes a writable copy of its snapshot TAG, at once or not at
+ * all; what it held is gone.  -ERR_busy while it is open.
+ */
+extern int btrnbd_volume_rollback (struct btrnbd_pool *, const char *name,
+                                   const char *tag);
+struct btrnbd_volume_snapshot_info {
+  const char *name;           /* NAME@TAG */
+  const char *tag;
+  char uuid[37], parent_uuid[37];
+  uint64_t root_id, generation; /* of its making */
+  struct timespec created;
+  uint64_t size, nbytes;
+  bool read_only;
+};
+typedef int (*btrnbd_snapshot_fn) (void *opaque,
+                                   const struct btrnbd_volume_snapshot_info *);
+/* In the order of their making.  FN returns non-zero to stop. */
+extern int btrnbd_volume_snapshots (struct btrnbd_pool *, const char *name,
+                                    btrnbd_snapshot_fn, void *opaque);
+/* Where two files, by export name, differ: ascending ranges, not adjacent.
+ * The trees are compared, not the data; what both share costs next to
+ * nothing, and equal bytes in different places are told as different.  What
+ * is written meanwhile may or may not be told.
+ */
+typedef int (*btrnbd_diff_fn) (void *opaque, uint64_t offset, uint64_t len);
+extern int btrnbd_diff (struct btrnbd_pool *, const char *a, const char *b,
+                        btrnbd_diff_fn, void *opaque);
+
+/* Snapshots of any subvolumes, by path ("" is the pool's top). */
 struct btrnbd_snapshot_opts {
   const char *from, *to;
   bool read_only;

@@ -1,7 +1,8 @@
 if HAVE_CMOCKA
 SNAP_TESTS = \
 	tests/unit/snap-basic \
-	tests/unit/snap-race
+	tests/unit/snap-race \
+	tests/unit/snap-volumes
 check_PROGRAMS += $(SNAP_TESTS)
 TESTS += $(SNAP_TESTS)
 
@@ -11,5 +12,8 @@ tests_unit_snap_basic_LDADD = $(TEST_LIBS)
 tests_unit_snap_race_SOURCES = tests/unit/snap-race.c
 tests_unit_snap_race_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_race_LDADD = $(TEST_LIBS)
+tests_unit_snap_volumes_SOURCES = tests/unit/snap-volumes.c
+tests_unit_snap_volumes_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_snap_volumes_LDADD = $(TEST_LIBS)
 endif
 EXTRA_DIST += tests/unit/snap_help.h

@@ -96,6 +96,21 @@ extern int find_volume (struct btrnbd_pool *, const char *name,
 /* Is a file of subvolume ROOT_ID open?  open_lock held. */
 extern bool subvol_is_open (struct btrnbd_pool *, uint64_t root_id);
 
+/* --- api_snapshots.c --- */
+
+/* The names NAME@TAG in DIR that are subvolumes. */
+struct snap_names {
+  size_t n, room;
+  struct snap_name {
+    char *name;                /* malloc'd */
+    uint64_t root_id;
+  } *v;
+};
+#define SNAP_NAMES_MAX 65536
+extern int snap_names_find (struct inode *dir, const char *name, size_t len,
+                            struct snap_names *ret);
+extern void snap_names_done (struct snap_names *);
+
 /* --- api_files.c --- */
 
 /* Open handles of INODE; open_lock held. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uuid/uuid.h>
+
 #include "fs/api_priv.h"
 
 /* --- finding --- */
@@ -160,6 +162,251 @@ btrnbd_volume_clone (struct btrnbd_pool *p, const char *from, const char *to)
   inode_put (dir);
   r = export_name_check (from, &opts.from);
   return r < 0 ? r : btrnbd_subvol_snapshot (p, &opts, 1);
+}
+
+/* --- a volume's snapshots --- */
+
+struct snap_search {
+  const char *name;
+  size_t len;
+  struct snap_names *found;
+};
+
+static int
+add_snap_name (void *opaque, const struct dir_entry *e)
+{
+  struct snap_search *s = opaque;
+  struct snap_names *f = s->found;
+  struct snap_name *v;
+
+  if (!e->is_subvol || e->name_len <= s->len || e->name[s->len] != '@'
+      || memcmp (e->name, s->name, s->len) != 0)
+    return 0;
+  if (f->n == SNAP_NAMES_MAX)
+    return err_new (ERR_overflow, "more than %u snapshots", SNAP_NAMES_MAX);
+  if (f->n == f->room) {
+    f->room = f->room == 0 ? 16 : 2 * f->room;
+    v = realloc (f->v, f->room * sizeof *v);
+    if (v == NULL)
+      return err_new (ERR_nomem, "list of snapshots");
+    f->v = v;
+  }
+  f->v[f->n].root_id = e->root_id;
+  f->v[f->n].name = strndup (e->name, e->name_len);
+  if (f->v[f->n].name == NULL)
+    return err_new (ERR_nomem, "list of snapshots");
+  ++f->n;
+  return 0;
+}
+
+int
+snap_names_find (struct inode *dir, const char *name, size_t len,
+                 struct snap_names *ret)
+{
+  struct snap_search s = { .name = name, .len = len, .found = ret };
+
+  *ret = (struct snap_names) { .n = 0 };
+  return inode_readdir (dir, 0, add_snap_name, &s);
+}
+
+void
+snap_names_done (struct snap_names *f)
+{
+  size_t i;
+
+  for (i = 0; i < f->n; ++i)
+    free (f->v[i].name);
+  free (f->v);
+  *f = (struct snap_names) { .n = 0 };
+}
+
+struct snap_list {
+  struct btrnbd_volume_snapshot_info *v;
+  size_t n;
+};
+
+static int
+by_making (const void *a, const void *b)
+{
+  const struct btrnbd_volume_snapshot_info *x = a, *y = b;
+
+  if (x->generation != y->generation)
+    return x->generation < y->generation ? -1 : 1;
+  return x->root_id < y->root_id ? -1 : x->root_id > y->root_id;
+}
+
+/* *ret_gone: deleted just now. */
+static int
+describe (struct btrnbd_pool *p, const struct snap_name *s, const char *prefix,
+          struct btrnbd_volume_snapshot_info *ret, bool *ret_gone)
+{
+  CLEANUP_FREE char *path = NULL;
+  struct subvol_info info;
+  struct btrnbd_stat st = { 0 };
+  int r;
+
+  *ret_gone = false;
+  if (asprintf (&path, "%s%s", prefix, s->name) < 0)
+    return err_new (ERR_nomem, "list of snapshots");
+  r = subvol_get_info (p->fs->subvols, s->root_id, &info);
+  if (r == -ERR_subvol_missing) {
+    err_clear ();
+    *ret_gone = true;
+    return 0;
+  }
+  if (r < 0)
+    return r;
+  *ret = (struct btrnbd_volume_snapshot_info) {
+    .root_id = s->root_id, .generation = info.otransid,
+    .created = info.otime, .read_only = info.read_only,
+  };
+  uuid_unparse (info.uuid, ret->uuid);
+  uuid_unparse (info.parent_uuid, ret->parent_uuid);
+  ret->name = take (path);
+  ret->tag = strchr (ret->name + strlen (prefix), '@') + 1;
+  {
+    CLEANUP_FREE char *disk = NULL;
+
+    if (asprintf (&disk, "%s/%s", ret->name, VOLUME_FILE) >= 0
+        && btrnbd_stat (p, disk, &st) == 0) {
+      ret->size = st.size;
+      ret->nbytes = st.nbytes;
+    }
+    else
+      err_clear ();             /* a subvolume without a disk */
+  }
+  return 0;
+}
+
+static int
+describe_all (struct btrnbd_pool *p, const struct snap_names *names,
+              const char *prefix, struct snap_list *l)
+{
+  size_t i;
+  int r = 0;
+
+  l->v = calloc (names->n + 1, sizeof *l->v);
+  if (l->v == NULL)
+    return err_new (ERR_nomem, "list of snapshots");
+  for (i = 0; i < names->n && r == 0; ++i) {
+    bool gone;
+
+    r = describe (p, &names->v[i], prefix, &l->v[l->n], &gone);
+    l->n += r == 0 && !gone;
+  }
+  qsort (l->v, l->n, sizeof *l->v, by_making);
+  return r;
+}
+
+int
+btrnbd_volume_snapshots (struct btrnbd_pool *p, const char *name,
+                         btrnbd_snapshot_fn fn, void *opaque)
+{
+  struct snap_names names = { .n = 0 };
+  struct snap_list l = { .n = 0 };
+  CLEANUP_FREE char *prefix = NULL;
+  struct inode *dir = NULL;
+  const char *path, *last;
+  uint64_t root_id;
+  size_t len, i;
+  int r;
+
+  r = find_volume (p, name, &dir, &last, &len, &root_id);
+  if (r < 0)
+    return r;
+  r = export_name_check (name, &path);
+  if (r == 0) {
+    prefix = strndup (path, last - path);
+    r = prefix == NULL ? err_new (ERR_nomem, "list of snapshots")
+      : snap_names_find (dir, last, len, &names);
+  }
+  inode_put (dir);
+  if (r == 0)
+    r = describe_all (p, &names, prefix, &l);
+  snap_names_done (&names);
+  for (i = 0; i < l.n && r == 0; ++i)
+    r = fn (opaque, &l.v[i]);
+  for (i = 0; i < l.n; ++i)
+    free ((char *) l.v[i].name);
+  free (l.v);
+  return r;
+}
+
+/* The subvolume of snapshot TAG of NAME. */
+static int
+find_snapshot (struct btrnbd_pool *p, const char *name, const char *tag,
+               struct inode **ret)
+{
+  CLEANUP_FREE char *full = NULL;
+  int r = tag_check (tag);
+
+  if (r == 0)
+    r = volume_with_tag (p, name, tag, &full);
+  return r < 0 ? r : walk_to_subvol (p, full, ret);
+}
+
+int
+btrnbd_volume_rollback (struct btrnbd_pool *p, const char *name,
+                        const char *tag)
+{
+  struct inode *dir = NULL, *source = NULL;
+  const char *last;
+  uint64_t root_id;
+  size_t len;
+  int r;
+
+  r = pool_check_writable (p);
+  if (r == 0)
+    r = find_snapshot (p, name, tag, &source);
+  if (r < 0)
+    return r;
+  r = find_volume (p, name, &dir, &last, &len, &root_id);
+  if (r == 0) {
+    mutex_lock (&p->open_lock);
+    r = subvol_is_open (p, root_id)
+      ? err_new (ERR_busy, "it is open")
+      : subvol_replace (p->fs->subvols, dir, last, len, source);
+    mutex_unlock (&p->open_lock);
+    inode_put (dir);
+  }
+  inode_put (source);
+  if (r == 0)
+    r = make_durable (p);
+  return r < 0 ? err_note (r, "volume %s", name) : 0;
+}
+
+/* --- differences --- */
+
+struct diff {
+  btrnbd_diff_fn fn;
+  void *opaque;
+};
+
+static int
+pass_diff (void *opaque, uint64_t offset, uint64_t len)
+{
+  const struct diff *d = opaque;
+
+  return d->fn (d->opaque, offset, len);
+}
+
+int
+btrnbd_diff (struct btrnbd_pool *p, const char *a, const char *b,
+             btrnbd_diff_fn fn, void *opaque)
+{
+  struct diff d = { .fn = fn, .opaque = opaque };
+  struct inode *x = NULL, *y = NULL;
+  bool volume;
+  int r;
+
+  r = export_resolve (p, a, &x, &volume);
+  if (r == 0)
+    r = export_resolve (p, b, &y, &volume);
+  if (r == 0)
+    r = data_compare (p->fs->data, x, y, pass_diff, &d);
+  inode_put (x);
+  inode_put (y);
+  return r;
 }
 
 /* --- state --- */

@@ -131,8 +131,41 @@ free_removed (struct btrnbd_pool *p, const char *name)
   err_clear ();
 }
 
-int
-btrnbd_volume_remove (struct btrnbd_pool *p, const char *name)
+static bool
+is_snapshot_name (const char *name, size_t len)
+{
+  return memchr (name, '@', len) != NULL;
+}
+
+/* One volume without, or with all, of its snapshots; open_lock held. */
+static int
+remove_volume (struct btrnbd_pool *p, struct inode *dir, const char *name,
+               size_t len, uint64_t root_id, bool all)
+{
+  struct snap_names snaps = { .n = 0 };
+  size_t i;
+  int r = 0;
+
+  if (!is_snapshot_name (name, len))
+    r = snap_names_find (dir, name, len, &snaps);
+  if (r == 0 && snaps.n > 0 && !all)
+    r = err_new (ERR_has_snapshots, "%zu of them", snaps.n);
+  for (i = 0; i < snaps.n && r == 0; ++i)
+    if (subvol_is_open (p, snaps.v[i].root_id))
+      r = err_new (ERR_busy, "%s is open", snaps.v[i].name);
+  if (r == 0 && subvol_is_open (p, root_id))
+    r = err_new (ERR_busy, "%.*s is open", (int) len, name);
+  for (i = 0; i < snaps.n && r == 0; ++i)
+    r = remove_subvol (p, dir, snaps.v[i].name, strlen (snaps.v[i].name),
+                       snaps.v[i].root_id);
+  if (r == 0)
+    r = remove_subvol (p, dir, name, len, root_id);
+  snap_names_done (&snaps);
+  return r;
+}
+
+static int
+find_and_remove (struct btrnbd_pool *p, const char *name, bool all)
 {
   struct inode *dir = NULL;
   const char *last;
@@ -146,13 +179,25 @@ btrnbd_volume_remove (struct btrnbd_pool *p, const char *name)
   if (r < 0)
     return r;
   mutex_lock (&p->open_lock);
-  r = remove_subvol (p, dir, last, len, root_id);
+  r = remove_volume (p, dir, last, len, root_id, all);
   mutex_unlock (&p->open_lock);
   inode_put (dir);
   if (r < 0)
     return err_note (r, "volume %s", name);
   free_removed (p, name);
   return 0;
+}
+
+int
+btrnbd_volume_remove (struct btrnbd_pool *p, const char *name)
+{
+  return find_and_remove (p, name, false);
+}
+
+int
+btrnbd_volume_remove_all (struct btrnbd_pool *p, const char *name)
+{
+  return find_and_remove (p, name, true);
 }
 
 int
@@ -221,6 +266,53 @@ btrnbd_volume_resize (struct btrnbd_pool *p, const char *name, uint64_t size)
   return r < 0 ? err_note (r, "%s", name) : 0;
 }
 
+/* A new name for each snapshot: what stands before the "@" is replaced. */
+static int
+rename_list (const struct snap_names *snaps, size_t old_len, const char *to,
+             struct subvol_rename *v)
+{
+  size_t i;
+
+  for (i = 0; i < snaps->n; ++i) {
+    char *s;
+
+    if (asprintf (&s, "%s%s", to, snaps->v[i].name + old_len) < 0)
+      return err_new (ERR_nomem, "names");
+    v[i + 1] = (struct subvol_rename) { snaps->v[i].name, s };
+  }
+  return 0;
+}
+
+static int
+rename_with_snapshots (struct btrnbd_pool *p, struct inode *dir,
+                       const char *name, size_t len, const char *to)
+{
+  CLEANUP_FREE char *from = strndup (name, len);
+  struct snap_names snaps = { .n = 0 };
+  struct subvol_rename *v = NULL;
+  size_t i;
+  int r = 0;
+
+  if (from == NULL)
+    return err_new (ERR_nomem, "names");
+  if (!is_snapshot_name (name, len))
+    r = snap_names_find (dir, name, len, &snaps);
+  if (r == 0) {
+    v = calloc (snaps.n + 1, sizeof *v);
+    r = v == NULL ? err_new (ERR_nomem, "names")
+      : rename_list (&snaps, len, to, v);
+  }
+  if (r == 0) {
+    v[0] = (struct subvol_rename) { from, to };
+    r = subvols_rename (p->fs->subvols, dir, v, snaps.n + 1);
+  }
+  for (i = 0; v != NULL && i < snaps.n; ++i)
+    free ((char *) v[i + 1].to);
+  free (v);
+  snap_names_done (&snaps);
+  return r;
+}
+
 int
 btrnbd_volume_rename (struct btrnbd_pool *p, const char *from, const char *to)
 {
@@ -237,8 +329,7 @@ btrnbd_volume_rename (struct btrnbd_pool *p, const char *from, const char *to)
     r = find_volume (p, from, &dir, &name, &len, &root_id);
   if (r < 0)
     return r;
-  r = inode_rename (dir, name, len, dir, new_name, strlen (new_name),
-                    RENAME_NO_REPLACE);
+  r = rename_with_snapshots (p, dir, name, len, new_name);
   inode_put (dir);
   return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
 }
