@@ -38,8 +38,6 @@ struct btrnbd_open_opts {
   unsigned workers;           /* 0: one per core */
   bool discard;               /* tell the devices what became free */
   bool no_lock;               /* tests */
-  bool log_names;             /* tests: log names, too, although only Linux
-                                 can replay that so far */
   bool ignore_log;            /* serve the last commit as it is, read-only,
                                  although a log promises more */
   unsigned super_copy;        /* 0: the superblock that counts; 1 or 2: that

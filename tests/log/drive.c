@@ -251,7 +251,7 @@ int
 main (int argc, char **argv)
 {
   const struct btrnbd_open_opts opts = { .commit_interval = UINT_MAX,
-    .cache_size = 32 << 20, .workers = 1, .log_names = true };
+    .cache_size = 32 << 20, .workers = 1 };
   const char *image = argc == 2 ? argv[1] : "";
   struct btrnbd_pool_stats st;
   char line[65536];

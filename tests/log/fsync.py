@@ -3,7 +3,7 @@
   fsync.py --drive DRIVE --dir DIR [OPTION...] SCENARIOS
 
 Directions: pk (default): the engine writes (tests/log/drive.c), Linux
-replays; the result must agree with a model.  kp: Linux writes; the engine
+replays, and the engine itself a copy; both results must agree with a model.  kp: Linux writes; the engine
 replays one copy, Linux another; both must hold the same.
 
 A scenario is "= NAME [WORD...]", a section "base:" that Linux carries out
@@ -553,12 +553,21 @@ class Bench:
             raise Failure("served by the log: %r" % stats)
         if self.args.keep:
             shutil.copy(self.image, os.path.join(self.args.dir, "kept"))
-        with Mount(self.image, self.top) as linux:
+        run("cp", "--sparse=always", self.image, self.copy)
+        self.replayed(model, self.image)
+        try:
+            self.drive(self.copy, [])
+            self.replayed(model, self.copy)
+        except Failure as e:
+            raise Failure("our own replay: %s" % e)
+
+    def replayed(self, model, image):
+        with Mount(image, self.top):
             judge(model, look(self.top))
-        check(self.image)
-        with Mount(self.image, self.top) as linux:
+        check(image)
+        with Mount(image, self.top):
             remove_all(self.top)
-        check(self.image)
+        check(image)
 
     def kp(self, s):
         model = Model()

@@ -110,7 +110,6 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
     .workers = opts->workers,
     .super_copy = opts->super_copy,
     .ignore_log = opts->ignore_log,
-    .log_names = opts->log_names,
   };
   r = fs_open (devs, n, &fo, &p->fs);
   if (r < 0) {

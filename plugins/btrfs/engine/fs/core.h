@@ -22,7 +22,6 @@ struct fs_opts {
   bool discard;                /* tell the devices what became free */
   unsigned super_copy;         /* superblock copy to open from, normally 0 */
   bool ignore_log;             /* serve the last commit, read-only */
-  bool log_names;              /* see engine.h */
 };
 
 struct fs {

@@ -308,7 +308,7 @@ open_logs (struct fs *fs)
 {
   const struct logs_env env = { .cache = fs->cache, .trans = fs->trans,
     .roots = fs->roots, .space = fs->space, .opaque = fs,
-    .names = fs->opts.log_names, .write_super = commit_log_super };
+    .write_super = commit_log_super };
 
   return fs->read_only ? 0 : logs_new (&env, &fs->logs);
 }

@@ -25,7 +25,6 @@ struct logs_env {              /* all borrowed */
   struct trans *trans;
   struct roots *roots;
   struct space *space;
-  bool names;                  /* names may be logged, or are a commit */
   /* Make the log that begins at block ROOT of LEVEL the pool's: its blocks
    * have been written; flushes the devices, then writes the first copy of
    * each superblock; returns when that is durable.

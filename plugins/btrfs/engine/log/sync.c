@@ -338,8 +338,7 @@ log_request (struct logs *l, const struct batch *b, size_t i, bool *ret_ok)
   struct log_tree *t;
   int r;
 
-  *ret_ok = q->transid == l->transid && loggable (l, in) &&
-    (l->env.names || !names_changed (l, in));
+  *ret_ok = q->transid == l->transid && loggable (l, in);
   if (!*ret_ok)
     return 0;
   r = log_tree_of (l, in->root->id, &t);
