@@ -36,6 +36,10 @@ btrnbdd_SOURCES = \
 	server/daemon/server.c \
 	server/daemon/server.h \
 	server/daemon/settings.c \
+	server/daemon/stats.c \
+	server/daemon/stats.h \
+	server/daemon/stats_json.c \
+	server/daemon/stats_json.h \
 	server/daemon/throttle.c \
 	server/daemon/throttle.h \
 	server/daemon/tls.c \

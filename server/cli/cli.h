@@ -48,6 +48,7 @@ struct cli {
   size_t in_len, in_size;
   char *message;                /* of the last call that failed */
   int error_code;               /* its rpc_code */
+#define CLI_NO_METHOD (-32601)  /* the server does not offer that */
 
   int status;                   /* when cli_parse says that it is over */
 };
@@ -160,9 +161,14 @@ extern int cli_print_json (json_t *value);
 /* Flush stdout; STATUS, or 1 after a message when that failed. */
 extern int cli_finish_output (int status);
 /* Members of an object; 0, "" or false when it has none of the kind. */
+extern double cli_json_real (const json_t *object, const char *key);
 extern uint64_t cli_json_u64 (const json_t *object, const char *key);
 extern const char *cli_json_text (const json_t *object, const char *key);
 extern bool cli_json_bool (const json_t *object, const char *key);
+/* "1.2 ms" of SECONDS, "-" for 0. */
+extern const char *cli_seconds (double seconds, char buf[CLI_SIZE_MAX]);
+/* "12.3k" of a plain number. */
+extern const char *cli_count (double n, char buf[CLI_SIZE_MAX]);
 /* S with control characters as '?', into stdout. */
 extern void cli_print_name (const char *s, int width);
 
@@ -192,5 +198,7 @@ extern int cmd_put (struct cli *);
 extern int cmd_reload (struct cli *);
 extern int cmd_resize (struct cli *);
 extern int cmd_rm (struct cli *);
+extern int cmd_stat (struct cli *);
+extern int cmd_top (struct cli *);
 
 #endif /* BTRNBD_CLI_H */

@@ -18,6 +18,8 @@ server_cli_btrnbd_SOURCES = \
 	server/cli/cmd_reload.c \
 	server/cli/cmd_resize.c \
 	server/cli/cmd_rm.c \
+	server/cli/cmd_stat.c \
+	server/cli/cmd_top.c \
 	server/cli/link.c \
 	server/cli/main.c \
 	server/cli/options.c \

@@ -117,6 +117,42 @@ cli_size (uint64_t bytes, char buf[CLI_SIZE_MAX])
   return buf;
 }
 
+const char *
+cli_seconds (double s, char buf[CLI_SIZE_MAX])
+{
+  if (s <= 0)
+    return "-";
+  if (s < 1e-6)
+    snprintf (buf, CLI_SIZE_MAX, "%.0f ns", s * 1e9);
+  else if (s < 1e-3)
+    snprintf (buf, CLI_SIZE_MAX, s < 1e-5 ? "%.1f us" : "%.0f us", s * 1e6);
+  else if (s < 1)
+    snprintf (buf, CLI_SIZE_MAX, "%.*f ms", s < 1e-2 ? 2 : s < 1e-1 ? 1 : 0,
+              s * 1e3);
+  else
+    snprintf (buf, CLI_SIZE_MAX, "%.2f s", s);
+  return buf;
+}
+
+const char *
+cli_count (double n, char buf[CLI_SIZE_MAX])
+{
+  static const char *const units[] = { "", "k", "M", "G", "T", "P" };
+  unsigned u = 0;
+
+  for (; n >= 10000 && u < 5; u++)
+    n /= 1000;
+  snprintf (buf, CLI_SIZE_MAX, u > 0 && n < 100 ? "%.1f%s" : "%.0f%s", n,
+            units[u]);
+  return buf;
+}
+
+double
+cli_json_real (const json_t *object, const char *key)
+{
+  return json_number_value (json_object_get (object, key));
+}
+
 uint64_t
 cli_json_u64 (const json_t *object, const char *key)
 {

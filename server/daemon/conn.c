@@ -116,6 +116,7 @@ conn_start (struct conn *c)
   char peer[CONN_PEER_MAX];
 
   TAILQ_INSERT_TAIL (&c->loop->conns, c, link);
+  stats_add (&c->loop->stats.connections, 1);
   c->since = ev_time ();
   host_log (HOST_LOG_DEBUG, "client %lu (%s): connected", c->id,
             conn_peer (c, peer, sizeof peer));
@@ -174,6 +175,8 @@ conn_free (struct conn *c)
 
   assert (!c->advance_queued);
   TAILQ_REMOVE (&c->loop->conns, c, link);
+  if (c->stats)
+    stats_add (&c->stats->left, 1);
   pool_group_put (s->pool, c->group);
   exports_leave (&s->exports, c->export);
   buf_done (&c->in);
@@ -268,6 +271,7 @@ conn_flush (struct conn *c)
       return;
     }
     c->bytes_out += r;
+    stats_add (&c->loop->stats.bytes_out, r);
     out_sent (&c->out, r);
     c->last_activity = ev_now (c->loop->ev);
   }
@@ -357,6 +361,7 @@ conn_fill (struct conn *c)
     return false;
   }
   c->bytes_in += r;
+  stats_add (&c->loop->stats.bytes_in, r);
   c->last_activity = ev_now (c->loop->ev);
   if (c->filling && buf_len (&c->in) == 0)
     c->filled += r;

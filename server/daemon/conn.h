@@ -35,6 +35,7 @@ struct job {
    * payload.
    */
   struct nbd_request req;
+  uint64_t start;              /* stats_now, about */
   uint8_t *data;
   size_t head, charged;        /* `charged`: bytes counted in the limits */
   struct nbdkit_extents extents;
@@ -88,6 +89,11 @@ struct conn {
 
   double since;                /* seconds since the epoch */
   uint64_t bytes_in, bytes_out, requests, errors;
+  struct export_stats *stats;  /* the loop's; NULL before transmission */
+  uint64_t mark;               /* stats_now when the request that is handled
+                                  was there */
+  double errors_since;         /* of the lines about errors */
+  unsigned errors_logged, errors_unlogged;
 };
 
 /* --- conn.c --- */

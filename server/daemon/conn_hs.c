@@ -27,6 +27,13 @@ begin_transmission (struct conn *c)
     conn_kill (c, "out of memory");
     return;
   }
+  c->stats = stats_export (&c->loop->stats, c->handle->name);
+  if (c->stats == NULL) {
+    pool_group_put (s->pool, group);
+    conn_kill (c, "out of memory");
+    return;
+  }
+  stats_add (&c->stats->attached, 1);
   assert (c->jobs == 0);
   pool_group_put (s->pool, c->group);
   c->group = group;

@@ -15,10 +15,60 @@
 #include "daemon/control.h"
 #include "host/log.h"
 
+#define ERROR_LINES 10         /* of a connection in ... */
+#define ERROR_SECONDS 10.0
+
 static const char *const cmd_names[] = {
   "read", "write", "disconnect", "flush", "trim", "cache", "zero",
   "block status",
 };
+
+static const char *
+cmd_name (const struct nbd_request *r)
+{
+  return r->type < sizeof cmd_names / sizeof cmd_names[0]
+    ? cmd_names[r->type] : "unknown command";
+}
+
+/* STATS_OPS: none. */
+static enum stats_op
+stats_op (const struct nbd_request *r)
+{
+  static const enum stats_op ops[] = {
+    [NBD_CMD_READ] = STATS_READ, [NBD_CMD_WRITE] = STATS_WRITE,
+    [NBD_CMD_DISC] = STATS_OPS, [NBD_CMD_FLUSH] = STATS_FLUSH,
+    [NBD_CMD_TRIM] = STATS_TRIM, [NBD_CMD_CACHE] = STATS_CACHE,
+    [NBD_CMD_WRITE_ZEROES] = STATS_ZERO, [NBD_CMD_BLOCK_STATUS] = STATS_STATUS,
+  };
+
+  return r->type < sizeof ops / sizeof ops[0] ? ops[r->type] : STATS_OPS;
+}
+
+/* A request was done without an error. */
+static void
+account (struct conn *c, const struct nbd_request *r, uint64_t ns)
+{
+  const enum stats_op op = stats_op (r);
+
+  if (op != STATS_OPS)
+    stats_done (c->stats, op, r->length, ns);
+  if (host_log_verbose ())
+    host_log (HOST_LOG_DEBUG, "client %lu: export \"%s\": %s%s of %llu bytes "
+              "at %llu: done in %llu us", c->id, c->handle->name,
+              cmd_name (r), r->flags & NBD_CMD_FLAG_FUA ? " (FUA)" : "",
+              (unsigned long long) r->length,
+              (unsigned long long) r->offset, (unsigned long long) ns / 1000);
+}
+
+/* Done here and now. */
+static void
+account_now (struct conn *c, const struct nbd_request *r)
+{
+  const uint64_t now = stats_now ();
+
+  account (c, r, now - c->mark);
+  c->mark = now;
+}
 
 bool
 conn_at_limit (const struct conn *c)
@@ -44,18 +94,44 @@ charge (struct conn *c, struct job *j, size_t bytes)
   c->server->bytes += bytes;
 }
 
+/* A client can make errors faster than a log can take them. */
+static bool
+error_is_logged (struct conn *c)
+{
+  const double now = ev_now (c->loop->ev);
+
+  if (now - c->errors_since >= ERROR_SECONDS) {
+    if (c->errors_unlogged > 0)
+      host_log (HOST_LOG_WARNING, "client %lu: %u more errors", c->id,
+                c->errors_unlogged);
+    c->errors_since = now;
+    c->errors_logged = c->errors_unlogged = 0;
+  }
+  if (c->errors_logged < ERROR_LINES) {
+    c->errors_logged++;
+    return true;
+  }
+  c->errors_unlogged++;
+  return false;
+}
+
 static void
 log_error (struct conn *c, const struct nbd_request *r, uint32_t error,
            const char *text)
 {
+  const enum stats_op op = stats_op (r);
+  char peer[CONN_PEER_MAX];
+
   c->errors++;
-  host_log (HOST_LOG_WARNING,
-            "client %lu: export \"%s\": %s of %llu bytes at %llu: error %u"
-            "%s%s", c->id, c->handle->name,
-            r->type < sizeof cmd_names / sizeof cmd_names[0]
-            ? cmd_names[r->type] : "unknown command",
-            (unsigned long long) r->length, (unsigned long long) r->offset,
-            error, text ? ": " : "", text ? text : "");
+  if (op != STATS_OPS)
+    stats_failed (c->stats, op);
+  if (error_is_logged (c))
+    host_log (HOST_LOG_WARNING,
+              "client %lu (%s): export \"%s\": %s of %llu bytes at %llu: "
+              "error %u%s%s", c->id, conn_peer (c, peer, sizeof peer),
+              c->handle->name, cmd_name (r), (unsigned long long) r->length,
+              (unsigned long long) r->offset, error, text ? ": " : "",
+              text ? text : "");
   control_client_happened (c, "client.error", text);
 }
 
@@ -117,6 +193,8 @@ reply_read (struct conn *c, struct job *j)
 void
 conn_reply (struct conn *c, struct job *j)
 {
+  if (j->error == 0)
+    account (c, &j->req, c->loop->now - j->start);
   if (c->state >= CONN_DEAD)
     ;
   else if (j->error != 0)
@@ -155,6 +233,7 @@ try_read (struct conn *c, const struct nbd_request *r)
     return false;
   memcpy (p, head, n);
   out_commit (&c->out, n + r->length);
+  account_now (c, r);
   return true;
 }
 
@@ -167,6 +246,7 @@ request_job (struct conn *c, const struct nbd_request *r)
   if (j == NULL)
     return NULL;
   j->req = *r;
+  j->start = c->mark;
   if (has_data) {
     j->head = r->type == NBD_CMD_READ ? NBD_REPLY_HEAD_MAX : 0;
     j->data = malloc (j->head + r->length);
@@ -206,6 +286,7 @@ try_write (struct conn *c, const struct nbd_request *r, const uint8_t *data)
   if (!handle_try_pwrite (c->handle, data, r->length, r->offset,
                           r->flags & NBD_CMD_FLAG_FUA))
     return false;
+  account_now (c, r);
   reply_ok (c, r);
   return true;
 }
@@ -253,6 +334,7 @@ finish_filling (struct conn *c)
   if (c->filled < j->req.length)
     return;
   c->filling = NULL;
+  j->start = c->mark; /* its payload took what time it took */
   if (try_write (c, &j->req, j->data + j->head))
     conn_job_free (j);
   else
@@ -350,6 +432,8 @@ conn_requests (struct conn *c)
   const size_t head = nbd_request_size (&c->dialect);
   struct nbd_request r;
 
+  if (c->filling || buf_len (&c->in) >= head)
+    c->mark = stats_now ();
   while (c->state == CONN_TRANSMIT) {
     if (c->filling) {
       finish_filling (c);

@@ -15,6 +15,7 @@
 #include "daemon/conn.h"
 #include "daemon/control.h"
 #include "daemon/reload.h"
+#include "daemon/stats_json.h"
 #include "host/log.h"
 
 static bool
@@ -250,6 +251,49 @@ host_limits (struct server *s, struct control_request *r)
 }
 
 static void
+host_stat (struct server *s, struct control_request *r)
+{
+  json_t *all;
+
+  if (!params_ok (r, "{}"))
+    return;
+  all = stats_json (s);
+  if (all)
+    control_answer_json (r, all);
+  else
+    control_answer_error (r, RPC_INTERNAL, "out of memory");
+}
+
+/* Exports that clients have open, and the settings that they are under. */
+static void
+host_exports (struct server *s, struct control_request *r)
+{
+  struct exports *x = &s->exports;
+  struct export *e;
+  json_t *array;
+
+  if (!params_ok (r, "{}"))
+    return;
+  array = json_array ();
+  pthread_mutex_lock (&x->lock);
+  LIST_FOREACH (e, &x->open, link) {
+    const struct export_settings set = rules_find (x->rules, e->name);
+
+    if (e->connections > 0)
+      json_array_append_new (
+        array, json_pack ("{s:o,s:I,s:I,s:b,s:f,s:f}",
+                          "name", rpc_utf8 (e->name),
+                          "connections", (json_int_t) e->connections,
+                          "max_connections",
+                          (json_int_t) set.max_connections,
+                          "read_only", set.read_only, "iops", set.iops,
+                          "bandwidth", set.bandwidth));
+  }
+  pthread_mutex_unlock (&x->lock);
+  control_answer_json (r, array);
+}
+
+static void
 host_reload (struct server *s, struct control_request *r)
 {
   char *text;
@@ -290,9 +334,11 @@ const struct host_method host_methods[] = {
   { "events.subscribe", true, events_subscribe },
   { "events.unsubscribe", true, events_unsubscribe },
   { "host.clients", false, host_clients },
+  { "host.exports", false, host_exports },
   { "host.kick", false, host_kick },
   { "host.limits", true, host_limits },
   { "host.reload", true, host_reload },
+  { "host.stat", false, host_stat },
   { "rpc.info", false, rpc_info },
   { NULL, false, NULL },
 };

@@ -162,6 +162,8 @@ finish_jobs (struct loop *l)
   pthread_mutex_lock (&l->lock);
   STAILQ_CONCAT (&batch, &l->finished);
   pthread_mutex_unlock (&l->lock);
+  if (!STAILQ_EMPTY (&batch))
+    l->now = stats_now ();
   while ((j = STAILQ_FIRST (&batch)) != NULL) {
     STAILQ_REMOVE_HEAD (&batch, link);
     c = j->conn;
@@ -229,6 +231,7 @@ int
 loop_start (struct loop *l, struct server *s)
 {
   l->server = s;
+  stats_init (&l->stats);
   l->order = LOOP_SERVE;
   TAILQ_INIT (&l->conns);
   TAILQ_INIT (&l->to_advance);
@@ -262,4 +265,5 @@ loop_join (struct loop *l)
   pthread_join (l->thread, NULL);
   ev_loop_destroy (l->ev);
   pthread_mutex_destroy (&l->lock);
+  stats_free (&l->stats);
 }

@@ -174,6 +174,7 @@ server_run (struct server *s, unsigned workers)
     host_log (HOST_LOG_ERROR, "cannot make an event loop");
     return EXIT_FAILURE;
   }
+  s->started = ev_time ();
   watch (s);
   if (start_threads (s, workers) == 0 && control_start (s) == 0) {
     host_shutdown_notify (wake_for_shutdown, s);

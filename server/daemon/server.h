@@ -8,6 +8,7 @@
 
 #include "daemon/exports.h"
 #include "daemon/pool.h"
+#include "daemon/stats.h"
 #include "host/plugin.h"
 
 struct conn;
@@ -51,6 +52,8 @@ struct loop {
   bool draining;
   unsigned reloads;            /* that its connections have seen */
   TAILQ_HEAD (, conn) to_advance; /* after the batch of finished jobs */
+  uint64_t now;                /* stats_now of the batch of finished jobs */
+  struct loop_stats stats;
 
   pthread_mutex_t lock;        /* protects all below */
   STAILQ_HEAD (, job) finished;
@@ -84,6 +87,8 @@ struct server {
   atomic_uint connections;     /* open ones */
   atomic_ulong next_conn_id;
   atomic_size_t bytes;         /* in flight, all connections */
+
+  double started;              /* seconds since the epoch; constant */
 
   /* The main thread's loop. */
   struct ev_loop *ev;

@@ -58,6 +58,46 @@ is "$(jq .seq "$tmp/events" | xargs)" "1 2 3 4 5 6 7" "none is missing"
 is "$(jq -r 'select (.type == "client.connected").params.export' \
       "$tmp/events")" vm2 "of that export"
 
+# Counters.
+ok "create" s create counted --size 8M
+if /usr/bin/python3 - "$(export_uri counted)" <<'PY'
+import nbd, sys
+h = nbd.NBD()
+h.set_strict_mode(0)
+h.connect_uri(sys.argv[1])
+for i in range(10):
+    h.pread(4096, i * 4096)
+for i in range(5):
+    h.pwrite(bytes(8192), i * 8192)
+h.flush()
+h.flush()
+h.trim(65536, 0)
+h.zero(4096, 0)
+for i in range(30):
+    try:
+        h.pread(4096, 8 << 20)
+        sys.exit(1)
+    except nbd.Error:
+        pass
+h.shutdown()
+PY
+then pass "requests of every kind"; else fail "requests of every kind"; fi
+counted ()
+{
+  s --json stat | jq -c '.server.exports[] | select (.name == "counted") |
+    [.ops | to_entries[] | [.key, .value.requests, .value.errors,
+     .value.bytes, (.value.buckets | add)]]'
+}
+is "$(counted)" '[["read",40,30,40960,10],["write",5,0,40960,5],'\
+'["flush",2,0,0,2],["trim",1,0,65536,1],["zero",1,0,4096,1]]' \
+   "they are counted"
+ok "stat as text" s stat
+grep -Eq '^counted +read +40 +40.0 KiB +30 ' "$tmp/ok.log"
+is $? 0 "with errors"
+is "$(grep -c 'export "counted": read .* error 22' "$tmp/daemon.log")" 10 \
+   "errors are logged, not all of a flood"
+ok "rm" s rm counted
+
 # Kicks while I/O runs: that client loses, the other does not notice.
 fio --name=good --ioengine=nbd --uri="$(export_uri vm1)" --rw=randrw \
   --bs=4k --size=32M --time_based --runtime=5 --thread --iodepth=8 \
@@ -71,6 +111,12 @@ busy ()
 }
 ok "the good client is there" wait_until 10 busy vm1
 good_id=$(s --json clients | jq '.[0].id')
+ok "top" s top
+grep -Eq '^vm1 +1 +[1-9]' "$tmp/ok.log"; is $? 0 "with the client's rate"
+ok "two pictures as JSON" bash -c \
+   "'$BTRNBD' -s '$ctl' --json top -n 2 >'$tmp/top.json'"
+is "$(jq -s '[length, (.[] | .exports[0].write.requests > 0)]' \
+     -c "$tmp/top.json")" "[2,true,true]" "with rates"
 ok "create" s create victim --size 64M
 for i in 1 2 3; do
   fio --name=bad --ioengine=nbd --uri="$(export_uri victim)" --rw=randwrite \

@@ -4,7 +4,7 @@ requires_file "$BTRNBD"
 img=$tmp/pool.img
 
 commands="mkfs create ls info df rm resize mkdir mv ln put get dump-tree clients
-kick reload events"
+kick stat top reload events"
 commands=$(xargs <<<"$commands")
 
 ok "--help" "$BTRNBD" --help
