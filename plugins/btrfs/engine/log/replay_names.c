@@ -289,7 +289,7 @@ static int
 drop_stale (struct replay *p, const struct cursor *c)
 {
   struct replay_name n;
-  uint64_t parent;
+  uint64_t parent = 0;
   bool found;
   int r;
 
