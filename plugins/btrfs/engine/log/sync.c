@@ -335,7 +335,7 @@ log_request (struct logs *l, const struct batch *b, size_t i, bool *ret_ok)
 {
   struct request *q = b->request[i];
   struct inode *in = q->inode;
-  struct log_tree *t;
+  struct log_tree *t = NULL;
   int r;
 
   *ret_ok = q->transid == l->transid && loggable (l, in);
