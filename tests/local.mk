@@ -39,6 +39,7 @@ include $(srcdir)/tests/interop/local.mk
 include $(srcdir)/tests/nbd/local.mk
 include $(srcdir)/tests/cli/local.mk
 include $(srcdir)/tests/daemon/local.mk
+include $(srcdir)/tests/guest/local.mk
 include $(srcdir)/tests/crash/local.mk
 include $(srcdir)/tests/log/local.mk
 include $(srcdir)/tests/log/replay.mk

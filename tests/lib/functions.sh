@@ -92,11 +92,12 @@ ok ()
 {
   local name=$1 log=$tmp/ok.log status
   shift
-  if "$@" >"$log" 2>&1 </dev/null; then
+  "$@" >"$log" 2>&1 </dev/null
+  status=$?
+  if (( status == 0 )); then
     pass "$name"
     return 0
   fi
-  status=$?
   fail "$name"
   diag "status $status: $*"
   tail -n 40 "$log" | sed 's/^/#   /'
