@@ -40,9 +40,20 @@ tell (const char *text)
 }
 
 void
-notify_ready (void)
+notify_ready (const char *fmt, ...)
 {
-  tell ("READY=1");
+  char text[512] = "READY=1\nSTATUS=";
+  const size_t len = strlen (text);
+  va_list args;
+  char *p;
+
+  va_start (args, fmt);
+  vsnprintf (text + len, sizeof text - len, fmt, args);
+  va_end (args);
+  for (p = text + len; *p; ++p)
+    if (*p == '\n')
+      *p = ' ';
+  tell (text);
 }
 
 void
@@ -58,24 +69,13 @@ notify_reloading (void)
 }
 
 void
-notify_stopping (unsigned seconds)
+notify_stopping (unsigned seconds, unsigned clients)
 {
-  char text[80];
+  char text[160];
 
-  snprintf (text, sizeof text, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu",
-            (seconds + 30) * 1000000ull);
-  tell (text);
-}
-
-void
-notify_status (const char *fmt, ...)
-{
-  char text[256] = "STATUS=";
-  const size_t len = strlen (text);
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (text + len, sizeof text - len, fmt, args);
-  va_end (args);
+  /* Behind the clients' time come a commit and the plugin's end. */
+  snprintf (text, sizeof text, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\n"
+            "STATUS=Shutting down, %u clients are connected",
+            (seconds + 60) * 1000000ull, clients);
   tell (text);
 }

@@ -6,13 +6,13 @@
 #ifndef BTRNBDD_DAEMON_NOTIFY_H
 #define BTRNBDD_DAEMON_NOTIFY_H
 
-/* Serving; also the end of a reload. */
-extern void notify_ready (void);
+/* Serving; also the end of a reload.  The text is a line for
+ * `systemctl status`.
+ */
+extern void notify_ready (const char *fmt, ...)
+  __attribute__ ((format (printf, 1, 2)));
 extern void notify_reloading (void);
 /* The end may take this long. */
-extern void notify_stopping (unsigned seconds);
-/* A line for `systemctl status`. */
-extern void notify_status (const char *fmt, ...)
-  __attribute__ ((format (printf, 1, 2)));
+extern void notify_stopping (unsigned seconds, unsigned clients);
 
 #endif /* BTRNBDD_DAEMON_NOTIFY_H */

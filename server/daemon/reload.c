@@ -148,12 +148,17 @@ server_reload (struct server *s, char **ret_text)
   if (options_read (x->argc, x->argv, &o, ret_text) == -1)
     r = change (s, &o, ret_text);
   options_done (&o);
-  if (r == 0)
+  if (r == 0) {
     host_log (HOST_LOG_INFO, "configuration read again%s%s",
               *ret_text ? "; " : "", *ret_text ? *ret_text : "");
-  else
+    notify_ready ("Serving %s%s%s", s->plugin.p.name, *ret_text ? "; " : "",
+                  *ret_text ? *ret_text : "");
+  }
+  else {
     host_log (HOST_LOG_ERROR, "nothing is changed: %s",
               *ret_text ? *ret_text : "out of memory");
-  notify_ready ();
+    notify_ready ("Serving %s with the configuration from before: %s",
+                  s->plugin.p.name, *ret_text ? *ret_text : "no memory");
+  }
   return r;
 }

@@ -44,7 +44,7 @@ begin_drain (struct server *s)
   s->draining = true;
   host_log (HOST_LOG_INFO, "shutting down, %u clients are connected",
             (unsigned) s->connections);
-  notify_stopping (s->limits.drain_seconds);
+  notify_stopping (s->limits.drain_seconds, s->connections);
   control_server_happened (s, "server.draining");
   listeners_stop (s);
   order_loops (s, LOOP_DRAIN);
@@ -179,7 +179,7 @@ server_run (struct server *s, unsigned workers)
   if (start_threads (s, workers) == 0 && control_start (s) == 0) {
     host_shutdown_notify (wake_for_shutdown, s);
     listeners_start (s);
-    notify_ready ();
+    notify_ready ("Serving %s", s->plugin.p.name);
     ev_run (s->ev, 0);
     host_shutdown_notify (NULL, NULL);
     status = EXIT_SUCCESS;

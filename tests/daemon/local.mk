@@ -13,8 +13,10 @@ DAEMON_TESTS = \
 	tests/daemon/behaviour.sh \
 	tests/daemon/control.sh \
 	tests/daemon/config.sh \
+	tests/daemon/dist.sh \
 	tests/daemon/limits.sh \
 	tests/daemon/reload.sh \
+	tests/daemon/systemd.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
 EXTRA_DIST += $(DAEMON_TESTS) \
@@ -24,4 +26,5 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/options.py \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
+	tests/daemon/systemd.py \
 	tests/daemon/transmission.py
