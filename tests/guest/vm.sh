@@ -18,6 +18,7 @@ append="panic=-1 root=/dev/nvme0n1 rootwait rw init=/init console=ttyS0 quiet"
 start_vm ()
 {
   rm -f "$console.in"
+  : >"$console"
   mkfifo "$console.in"
   exec 8<>"$console.in"
   setpriv --pdeathsig KILL qemu-system-x86_64 -accel tcg -m 256M -nodefaults \
@@ -25,7 +26,7 @@ start_vm ()
     -drive "if=none,id=d0,format=raw,cache=$1,discard=unmap,$(
       )file.driver=nbd,file.server.type=unix,file.server.path=$sock,$(
       )file.export=vm,file.reconnect-delay=60" "${@:2}" \
-    <"$console.in" >"$console" 2>"$tmp/qemu.log" &
+    <"$console.in" >>"$console" 2>"$tmp/qemu.log" &
   vm_pid=$!
   cleanup_fn stop_pid "$vm_pid"
 }
