@@ -56,6 +56,11 @@ commit_super_init (struct fs *fs, struct commit_ctx *c)
   c->fs = fs;
   c->others_work.fn = others_work;
   cond_init (&c->others_done);
+  /* After a crash they may be older than the first, which the first commit or
+   * sync writes over.
+   */
+  c->synced = *volume_super (fs->volume);
+  c->others_behind = true;
 }
 
 void
