@@ -55,6 +55,7 @@ journal_free (struct journal *j)
     free (j->states[i]);
   free (j->states);
   free (j->syncs);
+  free (j->nacks);
   free (j->ops);
   pthread_mutex_destroy (&j->lock);
   free (j);
@@ -109,6 +110,8 @@ journal_clone (const struct journal *j)
     c->states[i] = dup_mem (j->states[i], 1, sizeof *j->states[i]);
   c->syncs = dup_mem (j->syncs, j->nsyncs, sizeof *j->syncs);
   c->max_syncs = MAX (j->nsyncs, 1u);
+  c->nacks = dup_mem (j->nacks, j->nnacks, sizeof *j->nacks);
+  c->max_nacks = MAX (j->nnacks, 1u);
   return c;
 }
 
@@ -256,6 +259,86 @@ name_cmp (const void *a, const void *b)
   return strcmp (x->path, y->path);
 }
 
+/* The directory that holds NAME, NULL for the top. */
+static struct jname *
+parent_of (struct jnames *n, const struct jname *name)
+{
+  const char *slash = strrchr (name->path, '/');
+  const size_t len = slash ? slash - name->path : 0;
+
+  for (unsigned i = 0; slash != NULL && i < n->count; ++i)
+    if (strlen (n->names[i].path) == len &&
+        memcmp (n->names[i].path, name->path, len) == 0)
+      return &n->names[i];
+  return NULL;
+}
+
+static bool
+same_thing (const struct jname *a, const struct jname *b)
+{
+  return a == NULL || b == NULL ? a == b
+    : a->kind == b->kind && a->file == b->file;
+}
+
+/* Is NAME of N also in M: the same leaf of the same directory, leading to the
+ * same thing?
+ */
+static bool
+is_in (struct jnames *n, const struct jname *name, struct jnames *m)
+{
+  const char *slash = strrchr (name->path, '/');
+  const char *leaf = slash ? slash + 1 : name->path;
+
+  for (unsigned i = 0; i < m->count; ++i) {
+    const char *other = strrchr (m->names[i].path, '/');
+
+    other = other ? other + 1 : m->names[i].path;
+    if (strcmp (leaf, other) == 0 && same_thing (name, &m->names[i]) &&
+        same_thing (parent_of (n, name), parent_of (m, &m->names[i])))
+      return true;
+  }
+  return false;
+}
+
+static void
+touch (struct jnames *n, const struct jname *what)
+{
+  if (what == NULL)
+    n->named = n->seq;
+  for (unsigned i = 0; what != NULL && i < n->count; ++i)
+    if (same_thing (&n->names[i], what))
+      n->names[i].named = n->seq;
+}
+
+/* What N does not have in common with BEFORE was changed by it. */
+static void
+touch_changed (struct jnames *n, struct jnames *before)
+{
+  for (unsigned i = 0; i < n->count; ++i)
+    if (!is_in (n, &n->names[i], before)) {
+      touch (n, &n->names[i]);
+      touch (n, parent_of (n, &n->names[i]));
+    }
+  for (unsigned i = 0; i < before->count; ++i)
+    if (!is_in (before, &before->names[i], n)) {
+      touch (n, &before->names[i]);
+      touch (n, parent_of (before, &before->names[i]));
+    }
+}
+
+/* Names lie in the subvolume of their directory. */
+static void
+find_roots (struct jnames *n)
+{
+  for (unsigned i = 0; i < n->count; ++i) {
+    const struct jname *dir = parent_of (n, &n->names[i]);
+
+    while (dir != NULL && dir->subvol == 0)
+      dir = parent_of (n, dir);
+    n->names[i].root_id = dir ? dir->subvol : JTOP;
+  }
+}
+
 void
 journal_names_set (struct journal *j, const struct jnames *names,
                    uint32_t seq)
@@ -266,6 +349,9 @@ journal_names_set (struct journal *j, const struct jnames *names,
     abort ();
   *n = *names;
   n->seq = seq;
+  find_roots (n);
+  if (j->nstates > 0)
+    touch_changed (n, j->states[j->nstates - 1]);
   qsort (n->names, n->count, sizeof n->names[0], name_cmp);
   pthread_mutex_lock (&j->lock);
   j->states = grow (j->states, j->nstates, &j->max_states,
@@ -283,7 +369,7 @@ jnames_find (const struct jnames *n, const char *path)
   return NULL;
 }
 
-void
+struct jname *
 jnames_add (struct jnames *n, const char *path, enum jkind kind,
             unsigned file)
 {
@@ -295,6 +381,7 @@ jnames_add (struct jnames *n, const char *path, enum jkind kind,
   strcpy (name->path, path);
   name->kind = kind;
   name->file = file;
+  return name;
 }
 
 void
@@ -336,24 +423,79 @@ mark (struct journal *j, uint32_t seq)
   return record_count (j->recorder) - 1;
 }
 
+/* The names when operation SEQ began. */
+static const struct jnames *
+names_before (const struct journal *j, uint32_t seq)
+{
+  const uint32_t begin = j->ops[seq - 1].begin;
+  unsigned i = j->nstates;
+
+  while (--i > 0) {
+    const struct jop *op = &j->ops[j->states[i]->seq - 1];
+
+    if (op->end != 0 && op->end < begin)
+      break;
+  }
+  return j->states[i];
+}
+
+static void
+ack_names (struct journal *j, size_t at, uint64_t root_id, uint32_t named)
+{
+  j->nacks = grow (j->nacks, j->nnacks, &j->max_nacks, sizeof *j->nacks);
+  j->nacks[j->nnacks++] = (struct jnack) { at, root_id, named };
+}
+
+static void
+ack_names_of (struct journal *j, size_t at, unsigned file, uint32_t seq)
+{
+  const struct jnames *n = names_before (j, seq);
+
+  for (unsigned i = 0; i < n->count; ++i)
+    if (n->names[i].kind == JFILE && n->names[i].file == file)
+      ack_names (j, at, n->names[i].root_id, n->names[i].named);
+}
+
 void
 journal_ack_file (struct journal *j, unsigned file, uint32_t seq)
 {
   struct jfile *f;
+  size_t at;
 
   pthread_mutex_lock (&j->lock);
   f = j->files[file - 1];
+  at = mark (j, seq);
   f->acks = grow (f->acks, f->nacks, &f->max_acks, sizeof *f->acks);
-  f->acks[f->nacks++] = (struct jack) { mark (j, seq), seq,
-                                           j->ops[seq - 1].begin };
+  f->acks[f->nacks++] = (struct jack) { at, seq, j->ops[seq - 1].begin };
+  ack_names_of (j, at, file, seq);
   pthread_mutex_unlock (&j->lock);
 }
 
 void
-journal_ack_op (struct journal *j, uint32_t seq)
+journal_ack_op (struct journal *j, unsigned file, uint32_t seq)
 {
   pthread_mutex_lock (&j->lock);
   j->ops[seq - 1].acked = mark (j, seq);
+  ack_names_of (j, j->ops[seq - 1].acked, file, seq);
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
+journal_ack_dir (struct journal *j, const char *dir, uint32_t seq)
+{
+  const struct jnames *n;
+  const struct jname *name;
+  size_t at;
+
+  pthread_mutex_lock (&j->lock);
+  at = mark (j, seq);
+  n = names_before (j, seq);
+  name = jnames_find (n, dir);
+  if (dir[0] == '\0')
+    ack_names (j, at, JTOP, n->named);
+  else if (name != NULL)
+    ack_names (j, at, name->subvol ? name->subvol : name->root_id,
+               name->named);
   pthread_mutex_unlock (&j->lock);
 }
 

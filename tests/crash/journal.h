@@ -6,8 +6,11 @@
  * which it was marked in the log.  After a power cut at time T
  *   - a sector of a file holds the newest version that was acknowledged
  *     before T, or a newer one that had begun before T;
- *   - the names are those after some prefix of the naming operations, no
- *     shorter than what was acknowledged, no longer than what had begun.
+ *   - the names of each subvolume are those after some prefix of the naming
+ *     operations, no shorter than what was acknowledged, no longer than what
+ *     had begun.  A sync of everything acknowledges all of them; the sync of
+ *     a file or directory those of its subvolume up to the last one that
+ *     changed a name of the file, or an entry or the name of the directory.
  *
  * Sectors of 512 bytes tell file, place and version, so that nothing can be
  * taken for something else.
@@ -24,10 +27,12 @@
 
 #include "io/device.h"
 
+#define JTOP 5                 /* the subvolume at the top */
+
 #define JSECTOR 512
 #define JFILES_MAX 512
 #define JPATH_MAX 96
-#define JNAMES_MAX 64
+#define JNAMES_MAX 96
 
 struct jversion {
   uint32_t seq;                /* of the operation; 0: before everything */
@@ -59,11 +64,15 @@ enum jkind { JFILE, JDIR, JSYMLINK };
 struct jname {
   char path[JPATH_MAX];
   enum jkind kind;
-  unsigned file;               /* JFILE: id */
+  unsigned file;               /* JFILE: id; else the seq that made it */
+  uint64_t root_id;            /* the subvolume that holds the name */
+  uint64_t subvol;             /* JDIR: the one that it is the top of, or 0 */
+  uint32_t named;              /* seq that last changed names of it or in it */
 };
 /* The names after operation SEQ, sorted by path. */
 struct jnames {
   uint32_t seq;
+  uint32_t named;              /* as of jname, of the top */
   unsigned count;
   struct jname names[JNAMES_MAX];
 };
@@ -84,6 +93,12 @@ struct journal {
   unsigned nstates, max_states;
   struct jack *syncs;          /* of everything */
   unsigned nsyncs, max_syncs;
+  struct jnack {
+    size_t at;
+    uint64_t root_id;
+    uint32_t named;            /* durable up to this naming operation */
+  } *nacks;
+  unsigned nnacks, max_nacks;
 };
 
 extern struct journal *journal_new (struct device *recorder);
@@ -108,14 +123,17 @@ extern void journal_size (struct journal *, unsigned file, uint64_t size,
 /* A new file; its identity is filled in by the caller. */
 extern struct jfile *journal_file (struct journal *, uint32_t seq);
 
-/* The names now, for reading and for building the next state. */
+/* The names now, for reading and for building the next state; what the next
+ * one changes is found by comparing.
+ */
 extern const struct jnames *journal_names (struct journal *);
 extern void journal_names_set (struct journal *, const struct jnames *,
                                uint32_t seq);
 extern const struct jname *jnames_find (const struct jnames *,
                                         const char *path);
-extern void jnames_add (struct jnames *, const char *path, enum jkind,
-                        unsigned file);
+/* FILE: as in jname.  The result may be changed before the next call. */
+extern struct jname *jnames_add (struct jnames *, const char *path,
+                                 enum jkind, unsigned file);
 extern void jnames_del (struct jnames *, const char *path);
 /* The name FROM and all below it. */
 extern void jnames_move (struct jnames *, const char *from, const char *to);
@@ -124,7 +142,10 @@ extern void jnames_move (struct jnames *, const char *from, const char *to);
  * everything.  Or just what operation SEQ wrote.
  */
 extern void journal_ack_file (struct journal *, unsigned file, uint32_t seq);
-extern void journal_ack_op (struct journal *, uint32_t seq);
+extern void journal_ack_op (struct journal *, unsigned file, uint32_t seq);
+/* The entries of directory DIR ("": the top) are. */
+extern void journal_ack_dir (struct journal *, const char *dir,
+                             uint32_t seq);
 extern void journal_ack_all (struct journal *, uint32_t seq);
 
 /* Operation SEQ returned an error: it may have had its effect, in part even,

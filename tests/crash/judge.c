@@ -15,6 +15,7 @@
 
 struct found {
   char path[JPATH_MAX];
+  uint64_t root_id;            /* the subvolume that holds the name */
   struct btrnbd_stat st;
 };
 
@@ -24,8 +25,9 @@ struct judge {
   struct btrnbd_pool *pool;
   char *why;
   uint32_t durable_all;        /* seq acknowledged by syncs */
+  struct jnames names;         /* what the names turned out to be */
   unsigned count;
-  struct found found[JNAMES_MAX + 1];
+  struct found found[JNAMES_MAX];
 };
 
 #define WRONG(g, ...) (snprintf ((g)->why, JWHY_MAX, __VA_ARGS__), false)
@@ -59,6 +61,7 @@ was_acked (const struct judge *g, uint32_t seq)
 struct walk {
   struct judge *g;
   const char *dir;
+  uint64_t root_id;
   bool overflow;
 };
 
@@ -69,7 +72,7 @@ walk_entry (void *opaque, const char *name, const struct btrnbd_stat *st)
   struct judge *g = w->g;
   struct found *f;
 
-  if (g->count > JNAMES_MAX ||
+  if (g->count == JNAMES_MAX ||
       strlen (w->dir) + 1 + strlen (name) >= JPATH_MAX) {
     w->overflow = true;
     return 0;
@@ -78,6 +81,7 @@ walk_entry (void *opaque, const char *name, const struct btrnbd_stat *st)
   memset (f, 0, sizeof *f);
   snprintf (f->path, sizeof f->path, "%s%s%s", w->dir, w->dir[0] ? "/" : "",
             name);
+  f->root_id = w->root_id;
   f->st = *st;
   return 0;
 }
@@ -86,7 +90,7 @@ static bool
 walk (struct judge *g)
 {
   unsigned next = 0;
-  struct walk w = { .g = g, .dir = "" };
+  struct walk w = { .g = g, .dir = "", .root_id = JTOP };
   int r = btrnbd_readdir (g->pool, "", walk_entry, &w);
 
   while (r == 0 && !w.overflow && next < g->count) {
@@ -95,6 +99,7 @@ walk (struct judge *g)
     r = btrnbd_stat (g->pool, f->path, &f->st);
     if (r == 0 && S_ISDIR (f->st.mode)) {
       w.dir = f->path;
+      w.root_id = f->st.root_id;
       r = btrnbd_readdir (g->pool, f->path, walk_entry, &w);
     }
     if (r < 0)
@@ -124,7 +129,8 @@ same_thing (const struct judge *g, const struct jname *n,
 
   switch (n->kind) {
   case JDIR:
-    return S_ISDIR (f->st.mode);
+    return S_ISDIR (f->st.mode) &&
+      f->st.root_id == (n->subvol ? n->subvol : n->root_id);
   case JSYMLINK:
     return S_ISLNK (f->st.mode);
   case JFILE:
@@ -135,16 +141,18 @@ same_thing (const struct judge *g, const struct jname *n,
   return false;
 }
 
-/* Does the pool hold exactly the names of STATE?  What differs first is told
- * in WHY.
+/* Does subvolume ROOT_ID hold exactly the names that it has in STATE?  What
+ * differs first is told in WHY.
  */
 static bool
-state_matches (struct judge *g, const struct jnames *state, char *why,
-               size_t max)
+state_matches (struct judge *g, uint64_t root_id, const struct jnames *state,
+               char *why, size_t max)
 {
   for (unsigned i = 0; i < state->count; ++i) {
     const struct found *f = found_at (g, state->names[i].path);
 
+    if (state->names[i].root_id != root_id)
+      continue;
     if (f == NULL || !same_thing (g, &state->names[i], f)) {
       snprintf (why, max, "%s is %s", state->names[i].path,
                 f ? "something else" : "missing");
@@ -152,32 +160,43 @@ state_matches (struct judge *g, const struct jnames *state, char *why,
     }
   }
   for (unsigned i = 0; i < g->count; ++i)
-    if (jnames_find (state, g->found[i].path) == NULL) {
+    if (g->found[i].root_id == root_id &&
+        jnames_find (state, g->found[i].path) == NULL) {
       snprintf (why, max, "%s is there", g->found[i].path);
       return false;
     }
   return true;
 }
 
-/* A file whose FLUSH was acknowledged was made by then. */
+/* The last naming operation that subvolume ROOT_ID, made by CREATED, must
+ * know.
+ */
 static uint32_t
-names_durable (const struct judge *g)
+names_durable (const struct judge *g, uint64_t root_id, uint32_t created)
 {
-  uint32_t seq = g->durable_all;
+  uint32_t seq = MAX (g->durable_all, created);
 
-  for (unsigned i = 0; i < g->j->nfiles; ++i) {
-    const struct jfile *f = g->j->files[i];
+  for (unsigned i = 0; i < g->j->nnacks; ++i) {
+    const struct jnack *a = &g->j->nacks[i];
 
-    if (newest_ack (f->acks, f->nacks, g->at) > 0)
-      seq = MAX (seq, f->created);
+    if (a->root_id == root_id && a->at < g->at)
+      seq = MAX (seq, a->named);
   }
   return seq;
 }
 
-static bool
-names_allowed (struct judge *g, const struct jnames **ret)
+static void
+accept_names (struct judge *g, uint64_t root_id, const struct jnames *state)
 {
-  uint32_t durable = names_durable (g);
+  for (unsigned i = 0; i < state->count; ++i)
+    if (state->names[i].root_id == root_id)
+      g->names.names[g->names.count++] = state->names[i];
+}
+
+static bool
+names_of_root_allowed (struct judge *g, uint64_t root_id, uint32_t created)
+{
+  uint32_t durable = names_durable (g, root_id, created);
   char first[200] = "", last[200] = "";
   unsigned low = 0, high = 0;
 
@@ -189,14 +208,30 @@ names_allowed (struct judge *g, const struct jnames **ret)
   }
   high = MAX (low, high);
   for (unsigned i = low; i <= high; ++i)
-    if (state_matches (g, g->j->states[i], i == low ? first : last,
+    if (state_matches (g, root_id, g->j->states[i], i == low ? first : last,
                        sizeof first)) {
-      *ret = g->j->states[i];
+      accept_names (g, root_id, g->j->states[i]);
       return true;
     }
-  return WRONG (g, "names fit none of the states %u-%u (operations %u-%u): "
-                "oldest: %s; newest: %s", low, high, g->j->states[low]->seq,
-                g->j->states[high]->seq, first, last);
+  return WRONG (g, "names of subvolume %llu fit none of the states %u-%u "
+                "(operations %u-%u): oldest: %s; newest: %s",
+                (unsigned long long) root_id, low, high,
+                g->j->states[low]->seq, g->j->states[high]->seq, first, last);
+}
+
+/* Those of the top, and of the subvolumes that it then has. */
+static bool
+names_allowed (struct judge *g)
+{
+  bool ok = names_of_root_allowed (g, JTOP, 0);
+
+  for (unsigned i = 0; ok && i < g->names.count; ++i) {
+    const struct jname *n = &g->names.names[i];
+
+    if (n->kind == JDIR && n->subvol != 0)
+      ok = names_of_root_allowed (g, n->subvol, n->file);
+  }
+  return ok;
 }
 
 /* --- contents --- */
@@ -383,7 +418,7 @@ journal_allows (struct journal *j, size_t at, struct btrnbd_pool *pool,
 {
   struct judge *g = calloc (1, sizeof *g);
   uint8_t *buf = malloc (CHUNK);
-  const struct jnames *state = NULL;
+  const struct jnames *state;
   bool ok;
 
   if (g == NULL || buf == NULL)
@@ -393,7 +428,8 @@ journal_allows (struct journal *j, size_t at, struct btrnbd_pool *pool,
   g->pool = pool;
   g->why = why;
   g->durable_all = newest_ack (j->syncs, j->nsyncs, at);
-  ok = walk (g) && names_allowed (g, &state);
+  state = &g->names;
+  ok = walk (g) && names_allowed (g);
   for (unsigned i = 0; ok && i < state->count; ++i)
     if (state->names[i].kind == JFILE)
       ok = links_allowed (g, state, &state->names[i]) &&

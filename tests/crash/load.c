@@ -17,6 +17,7 @@
 #include "crash/load.h"
 
 #define WRITE_MAX (128 * 1024)
+#define NAMES_MAX 60
 #define THREADS_MAX 8
 #define SECTOR_FS 4096
 
@@ -24,7 +25,7 @@ struct worker {
   struct load *l;
   uint64_t rng;
   unsigned file;               /* id, of a thread that writes */
-  const char *path;
+  char path[40];
   uint8_t *buf;                /* WRITE_MAX bytes */
   bool failed;
 };
@@ -141,7 +142,7 @@ do_data (struct worker *w, struct btrnbd_file *f, unsigned id,
              (unsigned long long) first, count);
   if (check (w, seq, r, names[kind], path)) {
     if (flags & BTRNBD_FUA)
-      journal_ack_op (j, seq);
+      journal_ack_op (j, id, seq);
   }
   else {
     journal_op_failed (j, seq);
@@ -187,7 +188,7 @@ visit (struct worker *w, unsigned id, const char *path, bool may_truncate)
   if (!check (w, 0, btrnbd_file_open (w->l->pool, path, 0, &f), "open", path))
     return;
   for (unsigned i = 0; i < n && !w->failed; ++i) {
-    unsigned roll = below (w, 16);
+    unsigned roll = below (w, w->l->log ? 8 : 16);
 
     if (roll == 0 && may_truncate)
       do_truncate (w, f, id, path);
@@ -201,8 +202,23 @@ visit (struct worker *w, unsigned id, const char *path, bool may_truncate)
 
 /* --- names --- */
 
-static const char *
-any_name (struct worker *w, enum jkind kind, unsigned *ret_file)
+#define ANY_ROOT 0
+enum { FILES = 1 << JFILE, DIRS = 1 << JDIR, SYMLINKS = 1 << JSYMLINK };
+
+/* "t..." belongs to the threads, volumes and what is theirs to operations of
+ * their own.
+ */
+static bool
+is_free (const struct jname *name)
+{
+  const char *slash = strrchr (name->path, '/');
+  const char *leaf = slash ? slash + 1 : name->path;
+
+  return leaf[0] != 't' && name->subvol == 0 && strcmp (leaf, "disk") != 0;
+}
+
+static const struct jname *
+any_of (struct worker *w, unsigned kinds, uint64_t root_id)
 {
   const struct jnames *n = journal_names (w->l->j);
   unsigned start = n->count ? below (w, n->count) : 0;
@@ -210,24 +226,44 @@ any_name (struct worker *w, enum jkind kind, unsigned *ret_file)
   for (unsigned i = 0; i < n->count; ++i) {
     const struct jname *name = &n->names[(start + i) % n->count];
 
-    /* "t..." belongs to the threads, volumes to their own operations. */
-    if (name->kind != kind || name->path[0] == 't' || name->path[0] == 'v')
-      continue;
-    if (ret_file != NULL)
-      *ret_file = name->file;
-    return name->path;
+    if (kinds & 1 << name->kind && is_free (name) &&
+        (root_id == ANY_ROOT || name->root_id == root_id))
+      return name;
+  }
+  return NULL;
+}
+
+/* A directory that names can be in, NULL for the top. */
+static const struct jname *
+any_dir (struct worker *w, uint64_t root_id)
+{
+  const struct jnames *n = journal_names (w->l->j);
+  unsigned start = n->count ? below (w, n->count) : 0;
+
+  if (root_id == ANY_ROOT && below (w, 2) == 0)
+    root_id = JTOP;
+  if (root_id == JTOP && below (w, 2) == 0)
+    return NULL;
+  for (unsigned i = 0; i < n->count; ++i) {
+    const struct jname *name = &n->names[(start + i) % n->count];
+    const uint64_t in = name->subvol ? name->subvol : name->root_id;
+
+    if (name->kind == JDIR && (root_id == ANY_ROOT || in == root_id) &&
+        (w->l->log || in == JTOP) && strlen (name->path) < 40)
+      return name;
   }
   return NULL;
 }
 
 /* A path that is not taken, in the top or in some directory. */
 static void
-new_path (struct worker *w, char path[JPATH_MAX], char letter)
+new_path (struct worker *w, char path[JPATH_MAX], char letter,
+          uint64_t root_id)
 {
-  const char *dir = below (w, 2) ? any_name (w, JDIR, NULL) : NULL;
+  const struct jname *dir = any_dir (w, root_id);
 
   do
-    snprintf (path, JPATH_MAX, "%.40s%s%c%llu", dir ? dir : "",
+    snprintf (path, JPATH_MAX, "%.40s%s%c%llu", dir ? dir->path : "",
               dir ? "/" : "", letter,
               (unsigned long long) below (w, 100000));
   while (jnames_find (journal_names (w->l->j), path) != NULL);
@@ -236,7 +272,7 @@ new_path (struct worker *w, char path[JPATH_MAX], char letter)
 static bool
 room_for (struct worker *w, unsigned more)
 {
-  return journal_names (w->l->j)->count + more + 4 < JNAMES_MAX &&
+  return journal_names (w->l->j)->count + more + 4 < NAMES_MAX &&
     w->l->j->nfiles + more + 4 < JFILES_MAX;
 }
 
@@ -286,7 +322,7 @@ do_create (struct worker *w)
 
   if (!room_for (w, 1))
     return;
-  new_path (w, path, 'f');
+  new_path (w, path, 'f', ANY_ROOT);
   make_file (w, path, below (w, 4) == 0);
 }
 
@@ -299,14 +335,11 @@ do_mkdir (struct worker *w)
 
   if (!room_for (w, 1) || below (w, 3) > 0)
     return;
-  snprintf (path, sizeof path, "d%llu",
-            (unsigned long long) below (w, 100000));
-  if (jnames_find (&next, path) != NULL)
-    return;
+  new_path (w, path, 'd', w->l->log ? ANY_ROOT : JTOP);
   seq = journal_begin (w->l->j);
   if (!check (w, seq, btrnbd_mkdir (w->l->pool, path, 0700), "mkdir", path))
     return;
-  jnames_add (&next, path, JDIR, 0);
+  jnames_add (&next, path, JDIR, seq);
   commit_names (w, &next, seq);
 }
 
@@ -319,12 +352,12 @@ do_symlink (struct worker *w)
 
   if (!room_for (w, 1) || below (w, 2) > 0)
     return;
-  new_path (w, path, 's');
+  new_path (w, path, 's', ANY_ROOT);
   seq = journal_begin (w->l->j);
   if (!check (w, seq, btrnbd_symlink (w->l->pool, "somewhere/else", path),
               "symlink", path))
     return;
-  jnames_add (&next, path, JSYMLINK, 0);
+  jnames_add (&next, path, JSYMLINK, seq);
   commit_names (w, &next, seq);
 }
 
@@ -333,36 +366,70 @@ do_link (struct worker *w)
 {
   struct jnames next = *journal_names (w->l->j);
   char path[JPATH_MAX];
-  unsigned file;
-  const char *from = any_name (w, JFILE, &file);
+  const struct jname *from = any_of (w, FILES, ANY_ROOT);
   uint32_t seq;
 
   if (from == NULL || !room_for (w, 1))
     return;
-  new_path (w, path, 'l');
+  new_path (w, path, 'l', from->root_id);
   seq = journal_begin (w->l->j);
-  if (!check (w, seq, btrnbd_link (w->l->pool, from, path), "link", path))
+  if (!check (w, seq, btrnbd_link (w->l->pool, from->path, path), "link",
+              path))
     return;
-  jnames_add (&next, path, JFILE, file);
+  jnames_add (&next, path, JFILE, from->file);
   commit_names (w, &next, seq);
+}
+
+static bool
+is_below (const char *path, const char *dir)
+{
+  const size_t len = strlen (dir);
+
+  return strncmp (path, dir, len) == 0 && path[len] == '/';
+}
+
+static bool
+has_entries (const struct jnames *n, const struct jname *dir)
+{
+  for (unsigned i = 0; i < n->count; ++i)
+    if (is_below (n->names[i].path, dir->path))
+      return true;
+  return false;
 }
 
 static void
 do_unlink (struct worker *w)
 {
   struct jnames next = *journal_names (w->l->j);
-  const char *path = any_name (w, below (w, 6) ? JFILE : JSYMLINK, NULL);
+  const struct jname *name = any_of (w, below (w, 6) ? FILES
+                                     : SYMLINKS | DIRS, ANY_ROOT);
   char copy[JPATH_MAX];
   uint32_t seq;
 
-  if (path == NULL)
+  if (name == NULL || has_entries (&next, name))
     return;
-  strcpy (copy, path);
+  strcpy (copy, name->path);
   seq = journal_begin (w->l->j);
   if (!check (w, seq, btrnbd_unlink (w->l->pool, copy), "unlink", copy))
     return;
   jnames_del (&next, copy);
   commit_names (w, &next, seq);
+}
+
+/* A name that A can be renamed to, or exchanged with. */
+static const struct jname *
+pick_target (struct worker *w, const struct jnames *n, const struct jname *a,
+             bool exchange)
+{
+  const struct jname *b = any_of (w, FILES | DIRS | SYMLINKS, a->root_id);
+
+  if (b == NULL || (a->kind == b->kind && a->file == b->file) ||
+      is_below (a->path, b->path) || is_below (b->path, a->path))
+    return NULL;
+  if (!exchange && ((a->kind == JDIR) != (b->kind == JDIR) ||
+                    has_entries (n, b)))
+    return NULL;
+  return b;
 }
 
 /* Onto nothing, onto another file, or both at once. */
@@ -371,22 +438,25 @@ do_rename (struct worker *w)
 {
   struct jnames next = *journal_names (w->l->j);
   char from[JPATH_MAX], to[JPATH_MAX];
-  unsigned a, b = 0, how = below (w, 4), flags = 0;
-  const char *p = any_name (w, JFILE, &a);
+  unsigned how = below (w, 4), flags = 0;
+  const struct jname *a = any_of (w, w->l->log && below (w, 3) == 0
+                                  ? DIRS | SYMLINKS : FILES, ANY_ROOT), *b;
   uint32_t seq;
 
-  if (p == NULL)
+  if (a == NULL)
     return;
-  strcpy (from, p);
+  strcpy (from, a->path);
   if (how <= 1) {
-    new_path (w, to, 'r');
+    new_path (w, to, 'r', a->root_id);
+    if (is_below (to, from))
+      return;
     flags = how ? BTRNBD_RENAME_NOREPLACE : 0;
   }
   else {
-    p = any_name (w, JFILE, &b);
-    if (p == NULL || a == b || strcmp (p, from) == 0)
+    b = pick_target (w, &next, a, how == 3);
+    if (b == NULL)
       return;
-    strcpy (to, p);
+    strcpy (to, b->path);
     flags = how == 3 ? BTRNBD_RENAME_EXCHANGE : 0;
   }
   seq = journal_begin (w->l->j);
@@ -410,13 +480,13 @@ static void
 do_rename_dir (struct worker *w)
 {
   struct jnames next = *journal_names (w->l->j);
-  const char *p = any_name (w, JDIR, NULL);
+  const struct jname *dir = any_of (w, DIRS, JTOP);
   char from[JPATH_MAX], to[JPATH_MAX];
   uint32_t seq;
 
-  if (p == NULL)
+  if (dir == NULL)
     return;
-  strcpy (from, p);
+  strcpy (from, dir->path);
   snprintf (to, sizeof to, "d%llu", (unsigned long long) below (w, 100000));
   if (jnames_find (&next, to) != NULL)
     return;
@@ -435,13 +505,16 @@ make_volume (struct worker *w, const char *name, uint64_t size, bool nocow)
   struct jnames next = *journal_names (w->l->j);
   char disk[JPATH_MAX];
   uint32_t seq = journal_begin (w->l->j);
+  unsigned id;
 
   if (!check (w, seq, btrnbd_volume_create (w->l->pool, name, &opts), "volume",
               name))
     return;
   snprintf (disk, sizeof disk, "%.60s/disk", name);
-  jnames_add (&next, name, JDIR, 0);
-  jnames_add (&next, disk, JFILE, enter_file (w, disk, seq));
+  id = enter_file (w, disk, seq);
+  jnames_add (&next, name, JDIR, seq)->subvol =
+    w->l->j->files[id - 1]->root_id;
+  jnames_add (&next, disk, JFILE, id);
   commit_names (w, &next, seq);
 }
 
@@ -449,15 +522,26 @@ static void
 remove_volume (struct worker *w, const char *name)
 {
   struct jnames next = *journal_names (w->l->j);
-  char disk[JPATH_MAX];
   uint32_t seq = journal_begin (w->l->j);
 
   if (!check (w, seq, btrnbd_volume_remove (w->l->pool, name), "remove", name))
     return;
-  snprintf (disk, sizeof disk, "%.60s/disk", name);
-  jnames_del (&next, disk);
+  for (unsigned i = next.count; i-- > 0;)
+    if (is_below (next.names[i].path, name))
+      jnames_del (&next, next.names[i].path);
   jnames_del (&next, name);
   commit_names (w, &next, seq);
+}
+
+/* Is the file of a thread in this volume? */
+static bool
+has_thread (const struct jnames *n, const char *name)
+{
+  for (unsigned i = 0; i < n->count; ++i)
+    if (is_below (n->names[i].path, name) &&
+        n->names[i].path[strlen (name) + 1] == 't')
+      return true;
+  return false;
 }
 
 static void
@@ -472,7 +556,7 @@ do_volume (struct worker *w)
   d = jnames_find (n, disk);
   if (d == NULL && room_for (w, 2))
     make_volume (w, name, w->l->file_max, below (w, 2));
-  else if (d != NULL && below (w, 5) == 0)
+  else if (d != NULL && below (w, 5) == 0 && !has_thread (n, name))
     remove_volume (w, name);
   else if (d != NULL)
     visit (w, d->file, disk, false);
@@ -489,29 +573,77 @@ do_sync (struct worker *w)
     journal_fail (w->l->j, 0, seq);
 }
 
+/* By path, of a file, or of a directory, which may be a subvolume's. */
 static void
-step (struct worker *w)
+do_fsync (struct worker *w)
 {
-  static void (*const rare[]) (struct worker *) = {
+  const struct jnames *n = journal_names (w->l->j);
+  const struct jname *name = n->count
+    ? &n->names[below (w, n->count)] : NULL;
+  char path[JPATH_MAX] = "";
+  bool dir = true;
+  unsigned file = 0;
+  uint32_t seq;
+
+  if (name != NULL && name->kind == JSYMLINK)
+    return;
+  if (name != NULL && below (w, 5) > 0) {
+    strcpy (path, name->path);
+    file = name->file;
+    dir = name->kind == JDIR;
+  }
+  seq = journal_begin (w->l->j);
+  if (!check (w, seq, btrnbd_fsync (w->l->pool, path), "fsync", path)) {
+    if (!dir)
+      journal_fail (w->l->j, file, seq);
+  }
+  else if (dir)
+    journal_ack_dir (w->l->j, path, seq);
+  else
+    journal_ack_file (w->l->j, file, seq);
+}
+
+typedef void (*step_fn) (struct worker *);
+
+static step_fn
+rare_step (struct worker *w)
+{
+  static const step_fn steps[] = {
     do_create, do_create, do_mkdir, do_symlink, do_link, do_unlink,
     do_rename, do_rename, do_rename_dir, do_volume, do_volume, do_volume,
     do_sync,
   };
-  const char *path;
-  char copy[JPATH_MAX];
-  unsigned file;
+  static const step_fn log[] = {
+    do_create, do_create, do_create, do_mkdir, do_mkdir, do_symlink,
+    do_link, do_link, do_unlink, do_unlink, do_rename, do_rename, do_rename,
+    do_rename, do_rename_dir, do_fsync, do_fsync, do_fsync, do_fsync,
+    do_fsync, do_fsync,
+  };
 
-  if (below (w, 2) == 0) {
-    rare[below (w, ARRAY_SIZE (rare))] (w);
+  if (!w->l->log)
+    return steps[below (w, ARRAY_SIZE (steps))];
+  if (below (w, 24) == 0)
+    return below (w, 2) ? do_volume : do_sync;
+  return log[below (w, ARRAY_SIZE (log))];
+}
+
+static void
+step (struct worker *w)
+{
+  const struct jname *name;
+  char copy[JPATH_MAX];
+
+  if (below (w, w->l->log ? 4 : 2) != 1) {
+    rare_step (w) (w);
     return;
   }
-  path = any_name (w, JFILE, &file);
-  if (path == NULL) {
+  name = any_of (w, FILES, ANY_ROOT);
+  if (name == NULL) {
     do_create (w);
     return;
   }
-  strcpy (copy, path);
-  visit (w, file, copy, true);
+  strcpy (copy, name->path);
+  visit (w, name->file, copy, true);
 }
 
 /* --- threads --- */
@@ -539,12 +671,17 @@ worker_init (struct worker *w, struct load *l, unsigned number)
 static void
 thread_file (struct worker *main_w, struct worker *w, unsigned number)
 {
-  static const char *const paths[THREADS_MAX] = {
-    "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7" };
   const struct jname *name;
   struct btrnbd_file *f;
+  char volume[16];
 
-  w->path = paths[number];
+  snprintf (w->path, sizeof w->path, "t%u", number);
+  if (w->l->subvols > 0) {
+    snprintf (volume, sizeof volume, "v%u", number % w->l->subvols);
+    if (number < w->l->subvols)
+      make_volume (main_w, volume, w->l->file_max, false);
+    snprintf (w->path, sizeof w->path, "%s/t%u", volume, number);
+  }
   make_file (main_w, w->path, number % 2);
   name = jnames_find (journal_names (w->l->j), w->path);
   if (name == NULL)

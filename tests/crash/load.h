@@ -10,6 +10,8 @@ struct load {
   uint64_t seed;
   unsigned ops;                /* naming and data operations of one thread */
   unsigned threads;            /* more of them, each on a file of its own */
+  unsigned subvols;            /* so many hold the files of the threads */
+  bool log;                    /* more names and fsyncs, few commits */
   uint64_t file_max;           /* bytes */
   bool errors_allowed;         /* faults are being injected */
   bool full_allowed;           /* the pool is small: ENOSPC is an answer */

@@ -2,6 +2,8 @@
 check_PROGRAMS += tests/crash/crash
 tests_crash_crash_SOURCES = \
 	tests/crash/crash.c \
+	tests/crash/image.c \
+	tests/crash/image.h \
 	tests/crash/journal.c \
 	tests/crash/journal.h \
 	tests/crash/judge.c \
@@ -10,5 +12,5 @@ tests_crash_crash_SOURCES = \
 	tests/crash/shield.h
 tests_crash_crash_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_crash_crash_LDADD = libengine.la
-dist_check_SCRIPTS += tests/crash/crash.sh
-TESTS += tests/crash/crash.sh
+dist_check_SCRIPTS += tests/crash/crash.sh tests/crash/logs.sh
+TESTS += tests/crash/crash.sh tests/crash/logs.sh
