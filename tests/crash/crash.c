@@ -324,7 +324,6 @@ mount_image_now (struct test *t, struct device *image,
     return false;
   }
   unlink (path);
-  rmdir (top);
   return true;
 }
 

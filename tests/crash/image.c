@@ -150,7 +150,7 @@ image_mount (const char *path, const char *top, char why[JWHY_MAX])
   ok = shell (path, cmd);
   if (!ok)
     snprintf (why, JWHY_MAX, "Linux cannot read it all");
-  snprintf (cmd, sizeof cmd, "umount %s", top);
+  snprintf (cmd, sizeof cmd, "umount %s && rmdir %s", top, top);
   if (!shell (path, cmd)) {
     snprintf (why, JWHY_MAX, "Linux does not unmount it");
     return false;
