@@ -10,6 +10,7 @@
  *   rename A B | exchange A B | chmod P MODE | setx P NAME VALUE | rmx P NAME
  *   write P OFFSET LEN SEED | punch P OFFSET LEN | zero P OFFSET LEN
  *   truncate P SIZE | writeout P | fsync P | sync | subvol P | rmsubvol P
+ *   fua P OFFSET LEN SEED | hold P | fsyncheld
  *
  * A write beyond the end makes the file longer first.  `writeout` does what
  * memory pressure may do at any time.  At the end of the script everything in
@@ -28,6 +29,7 @@
 #define WORDS 5
 
 static struct btrnbd_pool *pool;
+static struct inode *held;
 static unsigned line_number;
 
 static void
@@ -48,7 +50,7 @@ must (int r, const char *what)
 static uint64_t
 number (const char *s)
 {
-  return strtoull (s, NULL, 0);
+  return strtoull (s, NULL, 10);
 }
 
 /* Byte AT of a file that was written with SEED. */
@@ -68,7 +70,7 @@ open_path (const char *path)
 }
 
 static void
-op_write (char **w)
+write_pattern (char **w, unsigned flags)
 {
   struct btrnbd_file *f = open_path (w[0]);
   const uint64_t at = number (w[1]), len = number (w[2]), seed = number (w[3]);
@@ -81,9 +83,36 @@ op_write (char **w)
     buf[i] = pattern (at + i, seed);
   if (btrnbd_file_size (f) < at + len)
     must (btrnbd_truncate (f, at + len), "grow");
-  must (btrnbd_pwrite (f, buf, len, at, 0), "write");
+  must (btrnbd_pwrite (f, buf, len, at, flags), "write");
   free (buf);
   btrnbd_file_close (f);
+}
+
+static void
+op_write (char **w)
+{
+  write_pattern (w, 0);
+}
+
+static void
+op_fua (char **w)
+{
+  write_pattern (w, BTRNBD_FUA);
+}
+
+/* What is held stays when its last name goes. */
+static void
+op_hold (char **w)
+{
+  must (api_walk (pool, w[0], &held), w[0]);
+}
+
+static void
+op_fsyncheld (char **w)
+{
+  (void) w;
+  must (data_write_out (pool->fs->data, held, 0, UINT64_MAX), "write out");
+  must (logs_flush (pool->fs->logs, held), "fsync");
 }
 
 static void
@@ -186,7 +215,7 @@ op_rmx (char **w)
 static void
 op_fsync (char **w)
 {
-  must (btrnbd_fsync (pool, w[0]), "fsync");
+  must (btrnbd_fsync (pool, strcmp (w[0], ".") == 0 ? "" : w[0]), "fsync");
 }
 
 static void
@@ -224,7 +253,8 @@ static const struct {
   { "zero", 3, op_zero }, { "truncate", 2, op_truncate },
   { "writeout", 1, op_writeout }, { "fsync", 1, op_fsync },
   { "sync", 0, op_sync }, { "subvol", 1, op_subvol },
-  { "rmsubvol", 1, op_rmsubvol },
+  { "rmsubvol", 1, op_rmsubvol }, { "fua", 4, op_fua },
+  { "hold", 1, op_hold }, { "fsyncheld", 0, op_fsyncheld },
 };
 
 static void

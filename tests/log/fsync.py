@@ -13,9 +13,10 @@ and syncs, and a section "ops:".  Operations are apart by ";" or line ends:
   rename A B | exchange A B | chmod P MODE | setx P NAME VALUE | rmx P NAME
   write P OFFSET LEN SEED | punch P OFFSET LEN | zero P OFFSET LEN
   truncate P SIZE | writeout P | fsync P | sync | subvol P | rmsubvol P
+  fua P OFFSET LEN SEED (a durable write) | hold P (an open file) | fsyncheld
 
 and in the base also: falloc P OFFSET LEN (keeps the size), nocow P (empty
-file), compress P, reflink A B.  "for N OP" repeats an operation with "%" in
+file), compress P, reflink A B, clone A FROM LEN B TO, snapshot A B.  "for N OP" repeats an operation with "%" in
 it standing for 0..N-1.  Words: "log" (pk: everything must be served by the
 log), "commit" (pk: something must have become a commit), "pk" or "kp" (only
 that direction), "no-holes" or "holes" (only with or without that feature).
@@ -68,10 +69,10 @@ def run(*args, stdin=None):
 class Inode:
     def __init__(self, kind, mode, target=None):
         self.kind, self.mode, self.target = kind, mode, target
-        self.data, self.xattrs, self.entries = b"", {}, {}
+        self.data, self.xattrs, self.entries = bytearray(), {}, {}
 
     def state(self):
-        return (self.data, self.mode, tuple(sorted(self.xattrs.items())))
+        return (bytes(self.data), self.mode, tuple(sorted(self.xattrs.items())))
 
 
 class Model:
@@ -140,7 +141,7 @@ class Model:
     def op_subvol(self, p):
         self.add(p, Inode("d", 0o755))
         n = self.add(p + "/disk", Inode("f", 0o600))
-        self.inodes[n].data = bytes(1 << 20)
+        self.inodes[n].data = bytearray(1 << 20)
 
     def op_rmsubvol(self, p):
         self.op_unlink(p)
@@ -181,8 +182,8 @@ class Model:
 
     def put(self, p, at, data):
         inode = self.get(p)
-        old = inode.data.ljust(at, b"\0")
-        inode.data = old[:at] + data + old[at + len(data):]
+        inode.data.extend(bytes(max(0, at - len(inode.data))))
+        inode.data[at:at + len(data)] = data
 
     def op_write(self, p, at, length, seed):
         self.put(p, int(at), pattern(int(at), int(length), int(seed)))
@@ -196,10 +197,12 @@ class Model:
 
     def op_truncate(self, p, size):
         inode, size = self.get(p), int(size)
-        inode.data = inode.data[:size].ljust(size, b"\0")
+        del inode.data[size:]
+        inode.data.extend(bytes(size - len(inode.data)))
 
     def op_reflink(self, a, b):
-        self.inodes[self.add(b, Inode("f", 0o644))].data = self.get(a).data
+        self.inodes[self.add(b, Inode("f", 0o644))].data = \
+            bytearray(self.get(a).data)
 
     def op_falloc(self, p, at, length):
         pass
@@ -207,7 +210,28 @@ class Model:
     def op_nocow(self, p):
         pass
 
-    op_compress = op_writeout = op_nocow
+    op_compress = op_writeout = op_hold = op_nocow
+
+    def op_clone(self, a, start, length, b, to):
+        data = self.get(a).data[int(start):int(start) + int(length)]
+        self.put(b, int(to), data)
+
+    def op_snapshot(self, a, b):
+        def copy_below(n):
+            m = self.add("+", copy.deepcopy(self.inodes[n]))
+            del self.inodes[1].entries["+"]
+            for name, child in self.inodes[m].entries.items():
+                self.inodes[m].entries[name] = copy_below(child)
+            return m
+        d, name = self.parent(b)
+        self.inodes[d].entries[name] = copy_below(self.find(a))
+
+    def op_fua(self, p, at, length, seed):
+        self.op_write(p, at, length, seed)
+        self.op_fsync(p)
+
+    def op_fsyncheld(self):
+        self.events.append((self.paths(), copy.deepcopy(self.inodes)))
 
     def op_fsync(self, p):
         self.event(self.find(p))
@@ -228,7 +252,7 @@ class Linux:
     """The same operations on a mounted pool."""
 
     def __init__(self, top):
-        self.top = top
+        self.top, self.held = top, None
 
     def at(self, p):
         return os.path.join(self.top, p)
@@ -312,6 +336,23 @@ class Linux:
     def op_reflink(self, a, b):
         run("cp", "--reflink=always", self.at(a), self.at(b))
 
+    def op_clone(self, a, start, length, b, to):
+        run("xfs_io", "-c", "reflink %s %s %s %s" % (
+            self.at(a), start, to, length), self.at(b))
+
+    def op_snapshot(self, a, b):
+        run("btrfs", "-q", "subvolume", "snapshot", self.at(a), self.at(b))
+
+    def op_fua(self, p, at, length, seed):
+        self.op_write(p, at, length, seed)
+        self.op_fsync(p)
+
+    def op_hold(self, p):
+        self.held = os.open(self.at(p), os.O_RDWR)
+
+    def op_fsyncheld(self):
+        os.fsync(self.held)
+
     def op_truncate(self, p, size):
         os.truncate(self.at(p), int(size))
 
@@ -332,14 +373,17 @@ class Mount:
         self.options = "loop" + ("," + options if options else "")
 
     def __enter__(self):
+        self.linux = Linux(self.top)
         os.makedirs(self.top, exist_ok=True)
         self.mark = len(subprocess.run(["dmesg"], stdout=subprocess.PIPE)
                         .stdout.splitlines())
         run("mount", "-t", "btrfs", "-o", self.options, self.image, self.top)
         self.dev = run("findmnt", "-no", "SOURCE", self.top).strip()[5:]
-        return Linux(self.top)
+        return self.linux
 
     def __exit__(self, kind, value, trace):
+        if self.linux.held is not None:
+            os.close(self.linux.held)
         run("umount", self.top)
         lines = subprocess.run(["dmesg"], stdout=subprocess.PIPE,
                                text=True).stdout.splitlines()
@@ -495,11 +539,10 @@ def parse(path):
             if line.startswith("="):
                 words = line[1:].split()
                 scenarios.append(Scenario(words[0], words[1:]))
-            elif line in ("base:", "ops:"):
-                section = line
             elif line:
-                s = scenarios[-1]
-                (s.base if section == "base:" else s.ops).extend(expand(line))
+                m = re.match(r"(base|ops):\s*(.*)", line)
+                section, line = m.groups() if m else (section, line)
+                getattr(scenarios[-1], section).extend(expand(line))
     return scenarios
 
 

@@ -1,8 +1,9 @@
 # What fsync promised is there after a power cut: we write, Linux replays.
-# LOG_ONLY picks scenarios.
+# LOG_ONLY picks scenarios; LOG_SEED and LOG_RANDOM (how many) change those
+# that are made up.
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 requires_kernel_btrfs
-requires mkfs.btrfs python3 chattr
+requires mkfs.btrfs python3 chattr xfs_io
 drive=$abs_top_builddir/tests/log/drive
 requires_file "$drive"
 
@@ -24,10 +25,21 @@ run_py ()
 cleanup_fn unmount "$tmp/top"
 
 list=$abs_top_srcdir/tests/log/scenarios
-run_py "16K" --only "${LOG_ONLY:-}" "$list"
+only=${LOG_ONLY:-}
+contents='^D|write|append|truncate|punch|sparse|inline|compress|shared|zeroes'
+[ -z "${BTRNBD_FULL:-}" ] || contents=
+[ -z "$only" ] || contents=$only
+made_up=${LOG_RANDOM:-30}
+[ -z "${BTRNBD_FULL:-}" ] || made_up=${LOG_RANDOM:-500}
+
+run_py "16K" --only "$only" "$list"
 if [ -z "${BTRNBD_QUICK:-}" ]; then
-  run_py "4K" --nodesize 4096 --only "${LOG_ONLY:-}" "$list"
-  run_py "16K, holes" --holes --only "${LOG_ONLY:-}" "$list"
-  run_py "4K, holes" --nodesize 4096 --holes --only "${LOG_ONLY:-}" "$list"
+  run_py "4K, holes" --nodesize 4096 --holes --only "$only" "$list"
+  run_py "4K" --nodesize 4096 --only "$contents" "$list"
+  run_py "16K, holes" --holes --only "$contents" "$list"
+  seed=${LOG_SEED:-1}
+  run_py "made up" --random "$seed" "$made_up"
+  run_py "made up, 4K" --nodesize 4096 --length 20 \
+    --random $((seed + 10000)) "$made_up"
 fi
 done_testing
