@@ -4,6 +4,8 @@ btrnbdd_SOURCES = \
 	include/btrnbd/plugin-ext.h \
 	server/daemon/access.c \
 	server/daemon/access.h \
+	server/daemon/clients.c \
+	server/daemon/clients.h \
 	server/daemon/config.c \
 	server/daemon/conn.c \
 	server/daemon/conn.h \
@@ -16,12 +18,17 @@ btrnbdd_SOURCES = \
 	server/daemon/exports.h \
 	server/daemon/fail.c \
 	server/daemon/fail.h \
+	server/daemon/history.c \
+	server/daemon/history.h \
 	server/daemon/ini.c \
 	server/daemon/ini.h \
 	server/daemon/job.c \
 	server/daemon/listen.c \
 	server/daemon/loop.c \
 	server/daemon/main.c \
+	server/daemon/metrics.c \
+	server/daemon/metrics.h \
+	server/daemon/metrics_text.c \
 	server/daemon/notify.c \
 	server/daemon/notify.h \
 	server/daemon/options.c \
@@ -29,7 +36,10 @@ btrnbdd_SOURCES = \
 	server/daemon/out.c \
 	server/daemon/out.h \
 	server/daemon/pool.c \
+	server/daemon/page.c \
 	server/daemon/pool.h \
+	server/daemon/pool_watch.c \
+	server/daemon/pool_watch.h \
 	server/daemon/reload.c \
 	server/daemon/reload.h \
 	server/daemon/rules.c \
@@ -69,8 +79,19 @@ btrnbdd_CPPFLAGS = \
 	-I$(srcdir)/server \
 	-I$(srcdir)/plugins/btrfs \
 	-D_GNU_SOURCE \
+	-DPAGE_DIR='"$(srcdir)/server/daemon/page"' \
 	-DNBDKIT_PLUGINDIR='"$(nbdkit_plugindir)"'
-btrnbdd_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS)
+btrnbdd_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS) \
+	$(MICROHTTPD_CFLAGS)
 # Plugins look the API up in the program.
 btrnbdd_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic-symbol='nbdkit_*'
-btrnbdd_LDADD = libcontrol.la $(EV_LIBS) $(JANSSON_LIBS) $(GNUTLS_LIBS) $(JEMALLOC_LIBS) -ldl
+btrnbdd_LDADD = libcontrol.la $(EV_LIBS) $(JANSSON_LIBS) $(MICROHTTPD_LIBS) $(GNUTLS_LIBS) $(JEMALLOC_LIBS) -ldl
+
+# The status page; the assembler takes it in.
+PAGE_FILES = \
+	server/daemon/page/icon.svg \
+	server/daemon/page/page.css \
+	server/daemon/page/page.html \
+	server/daemon/page/page.js
+EXTRA_DIST += $(PAGE_FILES)
+server/daemon/btrnbdd-page.$(OBJEXT): $(PAGE_FILES)

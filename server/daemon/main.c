@@ -10,6 +10,7 @@
 
 #include "daemon/control.h"
 #include "daemon/fail.h"
+#include "daemon/metrics.h"
 #include "daemon/options.h"
 #include "daemon/reload.h"
 #include "host/log.h"
@@ -80,32 +81,51 @@ write_pidfile (const char *path)
   return 0;
 }
 
+/* All sockets, so that what is in use is told before anything is opened. */
+static int
+open_sockets (struct server *s, const struct options *o)
+{
+  char *error = NULL;
+
+  s->control_listener = s->metrics_listener = -1;
+  if (open_listeners (s, o, &error) == -1) {
+    fail_log (&error);
+    return -1;
+  }
+  if (o->metrics && strcmp (o->metrics, "off") != 0) {
+    s->metrics_listener = metrics_listen (o->metrics, &error);
+    if (s->metrics_listener == -1) {
+      fail_log (&error);
+      return -1;
+    }
+  }
+  return control_open (s, o->control);
+}
+
+static void
+close_sockets (struct server *s)
+{
+  control_stop (s);
+  listeners_free (s);
+  if (s->metrics_listener != -1)
+    close (s->metrics_listener);
+  s->metrics_listener = -1;
+}
+
 /* The plugin is configured: bring everything up, serve, take it down. */
 static int
 serve (struct server *s, const struct options *o)
 {
-  char *error = NULL;
   int status;
 
   if (plugin_ready (&s->plugin) == -1)
     return EXIT_FAILURE;
-  if (open_listeners (s, o, &error) == -1) {
-    fail_log (&error);
-    listeners_free (s);
-    return EXIT_FAILURE;
-  }
-  if (control_open (s, o->control) == -1) {
-    listeners_free (s);
-    return EXIT_FAILURE;
-  }
-  if (plugin_after_fork (&s->plugin) == -1) {
-    control_stop (s);
-    listeners_free (s);
+  if (open_sockets (s, o) == -1 || plugin_after_fork (&s->plugin) == -1) {
+    close_sockets (s);
     return EXIT_FAILURE;
   }
   if (o->pidfile && write_pidfile (o->pidfile) == -1) {
-    control_stop (s);
-    listeners_free (s);
+    close_sockets (s);
     status = EXIT_FAILURE;
   }
   else

@@ -46,6 +46,8 @@ print_help (void)
 "      --workers N           threads for work that waits (default: 16)\n"
 "      --control PATH|off    socket for btrnbd -s (default: /run/btrnbd/\n"
 "                            control.sock, or btrnbd.sock of the user)\n"
+"      --metrics [HOST:]PORT metrics and a status page over HTTP (default:\n"
+"                            none; HOST is 127.0.0.1 unless given)\n"
 "      --pidfile FILE        written when serving\n"
 "  -v, --verbose             tell more\n"
 "  -D, --debug NAME.FLAG=N   set a debug flag of the plugin\n"

@@ -40,6 +40,7 @@ struct options {
   unsigned loops, workers;
   const char *pidfile;
   const char *control;         /* path, "off", or NULL: the default */
+  const char *metrics;         /* HOST:PORT, "off" or NULL: none */
   bool read_only, verbose, check_only;
   struct rules *rules;         /* owned */
 };

@@ -63,6 +63,7 @@ fixed_difference (const struct options *a, const struct options *b)
   return !same_params (a, b) ? "the pool or plugin and its parameters"
     : !same (a->plugin_dir, b->plugin_dir) ? "plugin-dir"
     : !same (a->control, b->control) ? "control"
+    : !same (a->metrics, b->metrics) ? "metrics"
     : !same (a->pidfile, b->pidfile) ? "pidfile"
     : a->loops != b->loops ? "loops"
     : a->workers != b->workers ? "workers"

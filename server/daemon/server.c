@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "daemon/control.h"
+#include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/reload.h"
 #include "daemon/server.h"
@@ -162,6 +163,19 @@ start_threads (struct server *s, unsigned workers)
   return 0;
 }
 
+/* What operators look at; -1 after a message. */
+static int
+start_services (struct server *s)
+{
+  if (control_start (s) == -1)
+    return -1;
+  if (s->metrics_listener == -1)
+    return 0;
+  s->metrics = metrics_start (s, s->metrics_listener);
+  s->metrics_listener = -1;
+  return s->metrics ? 0 : -1;
+}
+
 int
 server_run (struct server *s, unsigned workers)
 {
@@ -176,7 +190,7 @@ server_run (struct server *s, unsigned workers)
   }
   s->started = ev_time ();
   watch (s);
-  if (start_threads (s, workers) == 0 && control_start (s) == 0) {
+  if (start_threads (s, workers) == 0 && start_services (s) == 0) {
     host_shutdown_notify (wake_for_shutdown, s);
     listeners_start (s);
     notify_ready ("Serving %s", s->plugin.p.name);
@@ -184,6 +198,7 @@ server_run (struct server *s, unsigned workers)
     host_shutdown_notify (NULL, NULL);
     status = EXIT_SUCCESS;
   }
+  metrics_stop (s->metrics);
   control_stop (s);
   for (i = 0; s->loops && i < s->nloops; ++i)
     loop_join (&s->loops[i]);

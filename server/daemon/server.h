@@ -15,6 +15,7 @@ struct conn;
 struct control_server;
 struct job;
 struct loop_question;
+struct metrics;
 struct reload;
 struct tls_server;
 
@@ -70,6 +71,8 @@ struct server {
   struct control_server *control; /* NULL: none */
   char *control_path;
   int control_listener;        /* until control_start */
+  struct metrics *metrics;     /* NULL: none */
+  int metrics_listener;        /* until metrics_start; -1: none */
   struct loop *loops;
   unsigned nloops;
 

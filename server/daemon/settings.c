@@ -54,6 +54,7 @@ static const struct setting settings[] = {
   { "loops", 0, SET_NUMBER, AT (loops), 1, 256 },
   { "workers", 0, SET_NUMBER, AT (workers), 1, 1024 },
   { "control", 0, SET_STRING, AT (control) },
+  { "metrics", 0, SET_STRING, AT (metrics) },
   { "pidfile", 0, SET_STRING, AT (pidfile) },
 };
 #define COUNT ((int) (sizeof settings / sizeof settings[0]))

@@ -30,7 +30,7 @@ serve_pool ()
 host=btrnbdd
 ok "btrnbdd" serve_pool
 is "$(stat -c %a "$ctl")" 600 "only its owner may use it"
-from_python "$abs_top_srcdir/tests/daemon/control.py" "$ctl" btrnbdd \
+from_python "$abs_top_srcdir/tests/daemon/control_socket.py" "$ctl" btrnbdd \
   "$(export_uri %s)" protocol volumes attached hostile
 chmod 755 "$tmp"
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
@@ -94,7 +94,7 @@ ok "stop" stop_daemon
 
 host=nbdkit
 ok "nbdkit" start_nbdkit n "$PLUGIN" "$img" control="$ctl"
-from_python "$abs_top_srcdir/tests/daemon/control.py" "$ctl" nbdkit \
+from_python "$abs_top_srcdir/tests/daemon/control_socket.py" "$ctl" nbdkit \
   "$(uri %s)" protocol volumes attached hostile
 ok "nbdkit ends" stop_nbdkit
 not_ok "the file is gone" test -e "$ctl"

@@ -14,16 +14,19 @@ DAEMON_TESTS = \
 	tests/daemon/control.sh \
 	tests/daemon/config.sh \
 	tests/daemon/dist.sh \
+	tests/daemon/metrics.sh \
 	tests/daemon/limits.sh \
 	tests/daemon/reload.sh \
 	tests/daemon/systemd.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
 EXTRA_DIST += $(DAEMON_TESTS) \
-	tests/daemon/control.py \
+	tests/daemon/control_socket.py \
 	tests/daemon/lib.sh \
 	tests/daemon/limits.py \
+	tests/daemon/metrics.py \
 	tests/daemon/options.py \
+	tests/daemon/prometheus.py \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
 	tests/daemon/systemd.py \

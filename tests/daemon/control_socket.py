@@ -1,6 +1,6 @@
 """The control socket from the outside, good and hostile clients.
 
-control.py SOCKET HOST NBD-URI-FORMAT
+control_socket.py SOCKET HOST NBD-URI-FORMAT
 """
 
 import json
