@@ -2,7 +2,7 @@
  *
  *   crash [-s SEED] [-n OPS] [-t THREADS] [-c CUTS] [-k CHECKS] [-d DIR] [-v]
  *         [-S MIB] [-N NODESIZE] [-C CSUM] [-f FEATURES] [-M] [-X] [-E] [-D]
- *         [-L] [-V SUBVOLUMES] [-p MS] [-K EVERY] [-T CUTS]
+ *         [-L] [-V SUBVOLUMES] [-p MS] [-K EVERY] [-T CUTS] [-W]
  *
  * Every flush is a cut (just before and just after it completed), so is every
  * superblock write in the middle, and CUTS more places are sampled.  At each
@@ -13,7 +13,8 @@
  * Images that fail are kept in DIR.
  *
  * -S, -N, -C, -f: of the pool; -M: single metadata; -X: mixed block groups;
- * -E: the pool is expected to fill up; -D: what became free is discarded.
+ * -E: the pool is expected to fill up; -D: what became free is discarded;
+ * -W: tree blocks are written early all the time.
  *
  * -L: a load of names and fsyncs that commits seldom, so that logs are what
  * most cuts leave; on every tenth our replay is cut, too, wherever it writes.
@@ -56,7 +57,7 @@ struct test {
   unsigned mount_every;
   uint64_t size;
   const char *dir;
-  bool verbose, full, discard, log;
+  bool verbose, full, discard, log, early;
   struct btrnbd_mkfs_opts mkfs;
 
   struct device *recorder;
@@ -120,7 +121,7 @@ record_load (struct test *t)
                        .subvols = t->subvols, .log = t->log,
                        .file_max = t->full ? 8 << 20 : 1 << 20,
                        .verbose = t->verbose,
-                       .full_allowed = t->full };
+                       .full_allowed = t->full, .early = t->early };
   struct device *mem, *shield;
   bool ok;
   int r;
@@ -508,7 +509,7 @@ have_btrfs (void)
   return system ("btrfs --version >/dev/null 2>&1") == 0;
 }
 
-static const char options[] = "s:n:t:c:k:S:d:N:C:f:MXEDvLV:p:K:T:";
+static const char options[] = "s:n:t:c:k:S:d:N:C:f:MXEDvLV:p:K:T:W";
 
 static void
 result (unsigned number, bool ok, const char *what)
@@ -538,6 +539,7 @@ parse (struct test *t, int argc, char *argv[])
     case 'X': t->mkfs.mixed = true; break;
     case 'E': t->full = true; break;
     case 'D': t->discard = true; break;
+    case 'W': t->early = true; break;
     case 'v': t->verbose = true; break;
     case 'L': t->log = true; break;
     case 'V': t->subvols = atoi (optarg); break;

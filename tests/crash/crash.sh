@@ -12,10 +12,10 @@ seeds=${CRASH_SEEDS:-"1 2 3 4 5 6"}
 args_of ()
 {
   case $(( $1 % 6 )) in
-    0) echo "-t 3 -N 4096 -D" ;;
-    1) echo "" ;;
+    0) echo "-t 3 -N 4096 -D -W" ;;
+    1) echo "-W" ;;
     2) echo "-M -C xxhash -N 4096 -D" ;;
-    3) echo "-t 2 -f ^no-holes,^block-group-tree -C sha256" ;;
+    3) echo "-W -t 2 -f ^no-holes,^block-group-tree -C sha256" ;;
     4) echo "-X -N 4096 -S 200" ;;
     5) echo "-t 1 -E -S 80 -n 200 -D" ;;
   esac

@@ -15,6 +15,7 @@
 
 #include "base/math.h"
 #include "crash/load.h"
+#include "lib/early.h"
 
 #define WRITE_MAX (128 * 1024)
 #define NAMES_MAX 60
@@ -739,6 +740,7 @@ load_run (struct load *l)
 {
   struct worker w, ws[THREADS_MAX];
   pthread_t ids[THREADS_MAX];
+  struct early early;
   bool ok;
 
   assert (l->threads <= THREADS_MAX);
@@ -749,6 +751,8 @@ load_run (struct load *l)
   }
   if (l->full_allowed)
     fill_pool (&w);
+  if (l->early)
+    early_start (&early, l->pool);
   for (unsigned i = 0; i < l->threads; ++i)
     if (pthread_create (&ids[i], NULL, thread_main, &ws[i]) != 0)
       abort ();
@@ -760,6 +764,8 @@ load_run (struct load *l)
     ok = ok && !ws[i].failed;
     free (ws[i].buf);
   }
+  if (l->early)
+    early_stop (&early);
   free (w.buf);
   return ok;
 }

@@ -14,6 +14,7 @@ struct load {
   bool log;                    /* more names and fsyncs, few commits */
   uint64_t file_max;           /* bytes */
   bool errors_allowed;         /* faults are being injected */
+  bool early;                  /* tree blocks are written early (early.h) */
   bool full_allowed;           /* the pool is small: ENOSPC is an answer */
   unsigned full;               /* such answers; atomic */
   bool verbose;

@@ -9,7 +9,8 @@ tests_crash_crash_SOURCES = \
 	tests/crash/judge.c \
 	tests/crash/load.c \
 	tests/crash/load.h \
-	tests/crash/shield.h
+	tests/crash/shield.h \
+	tests/lib/early.h
 tests_crash_crash_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_crash_crash_LDADD = libengine.la
 dist_check_SCRIPTS += tests/crash/crash.sh tests/crash/logs.sh

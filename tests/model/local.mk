@@ -8,7 +8,7 @@ tests_model_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_model_model_LDADD = libengine.la
 
 check_PROGRAMS += tests/model/stress
-tests_model_stress_SOURCES = tests/model/stress.c
+tests_model_stress_SOURCES = tests/lib/early.h tests/model/stress.c
 tests_model_stress_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_model_stress_LDADD = libengine.la
 

@@ -1,11 +1,11 @@
 /* Threads on one pool: writers that verify their own files, several handles
  * on one shared file, names that come and go, flushes and syncs.
  *
- *   stress [-t THREADS] [-n OPS] [-d DUMP-FILE] SEED
+ *   stress [-t THREADS] [-n OPS] [-d DUMP-FILE] [-W] SEED
  *
  * What a thread owns must read back as it wrote it; the shared file is
  * written in whole sectors of one value each, so every sector read must be of
- * one value.
+ * one value.  -W: tree blocks are written early all the time.
  */
 #include <config.h>
 
@@ -19,6 +19,7 @@
 
 #include "base/math.h"
 #include "io/device.h"
+#include "lib/early.h"
 
 #define FILE_SIZE (UINT64_C (2) << 20)
 #define SHARED_SIZE (UINT64_C (4) << 20)
@@ -168,15 +169,18 @@ main (int argc, char **argv)
   unsigned threads = 4, n = 2000, i;
   struct btrnbd_file *shared = NULL;
   struct btrnbd_pool *pool = NULL;
+  bool write_early = false;
+  struct early early;
   struct worker *w;
   uint64_t seed;
   int c;
 
-  while ((c = getopt (argc, argv, "t:n:d:")) != -1)
+  while ((c = getopt (argc, argv, "t:n:d:W")) != -1)
     switch (c) {
     case 't': threads = atoi (optarg); break;
     case 'n': n = atoi (optarg); break;
     case 'd': image = optarg; break;
+    case 'W': write_early = true; break;
     default: return 2;
     }
   seed = optind < argc ? strtoull (argv[optind], NULL, 0) : 1;
@@ -188,6 +192,8 @@ main (int argc, char **argv)
   need (btrnbd_file_open (pool, "shared", 0, &shared), "open");
   need (btrnbd_truncate (shared, SHARED_SIZE), "truncate");
   w = calloc (threads, sizeof *w);
+  if (write_early)
+    early_start (&early, pool);
   for (i = 0; i < threads; i++) {
     w[i] = (struct worker) {
       .pool = pool, .id = i, .ops = n, .rng = seed * 1000 + i,
@@ -202,6 +208,8 @@ main (int argc, char **argv)
     free (w[i].buf);
   }
   free (w);
+  if (write_early)
+    early_stop (&early);
   btrnbd_file_close (shared);
   need (btrnbd_pool_close (pool), "close");
   return 0;

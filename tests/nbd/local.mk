@@ -9,6 +9,7 @@ NBD_TESTS = \
 	tests/nbd/info.sh \
 	tests/nbd/io.sh \
 	tests/nbd/kernel.sh \
+	tests/nbd/memory.sh \
 	tests/nbd/params.sh \
 	tests/nbd/qemu-io.sh \
 	tests/nbd/soak.sh \

@@ -47,6 +47,7 @@ enum lock_rank {
   RANK_DATA,           /* data: list of dirty files, throttling */
   RANK_DATA_CACHE,     /* data: clean cache shard, ladder never */
   RANK_DATA_PAGES,     /* data: free pages */
+  RANK_BLOCK_WRITE,    /* block: one write-out at a time */
   RANK_BLOCK_CACHE,    /* block: cache shard */
   RANK_MEND,           /* volume: writes against the repair of copies */
   RANK_VOLUME,         /* volume: chunk map, devices */

@@ -4,18 +4,22 @@
  *
  *   absent -> clean (read and verified) -> evicted
  *          -> dirty (made by block_new in the running transaction)
+ *               -> sealed (written early, before its transaction commits)
  *               -> written (write-out of that generation done) == clean
  *               -> dropped (freed before it was written)
  *
  * Blocks of earlier transactions are immutable: whoever wants to change one
  * makes a copy at a new address (COW).  A dirty block is changed only under
  * the exclusive lock of the tree that owns it.  Therefore write-out of a
- * committed generation needs no tree lock.
+ * committed generation needs no tree lock.  Leaves of the running transaction
+ * that nobody needs at the moment may be written early: they are sealed under
+ * the lock of their tree, and from then on copied like older ones.  Their
+ * addresses are not used again before the commit, whoever frees them.
  *
  * A reference (block_get / block_put) keeps the buffer; clean unreferenced
  * blocks may be evicted at any time.  Dirty blocks take the room of clean ones
- * within the budget, and may go beyond it: who fills transactions commits in
- * time (block_cache_dirty_bytes).
+ * within the budget, and may go beyond it: who fills transactions writes some
+ * early, or commits in time (block_cache_dirty_bytes).
  */
 #ifndef BTRNBD_BLOCK_BLOCK_H
 #define BTRNBD_BLOCK_BLOCK_H
@@ -106,6 +110,22 @@ extern void block_forget (struct block_cache *, uint64_t bytenr);
  */
 extern int block_write_out (struct block_cache *, uint64_t transid,
                             uint64_t *ret_bytes);
+/* The tree that seems to have most leaves of TRANSID that can be sealed; 0:
+ * none.  Never a log tree.
+ */
+extern uint64_t block_early_owner (struct block_cache *, uint64_t transid);
+/* Seal up to MAX leaves of TRANSID of the tree OWNER, those first that were
+ * made dirty first, with a reference each; the tree's lock is held (shared is
+ * enough).
+ */
+extern size_t block_seal_some (struct block_cache *, uint64_t transid,
+                               uint64_t owner, struct block **, size_t max);
+/* Write those of them that nobody has written or dropped meanwhile, and give
+ * up the references.  After an error they are still dirty, and the commit
+ * tries again.
+ */
+extern int block_write_sealed (struct block_cache *, struct block **,
+                               size_t n);
 /* Write a given set of blocks (log trees), same rules. */
 extern int block_write_set (struct block_cache *, struct block **, size_t n);
 /* After an abort: dirty blocks of TRANSID become unreachable and are freed. */
@@ -122,6 +142,9 @@ extern void block_cache_get_stats (struct block_cache *,
  */
 extern uint64_t block_cache_dirty_bytes (struct block_cache *,
                                          uint64_t transid);
+
+/* Of all transactions: what is not on disk yet. */
+extern uint64_t block_cache_all_dirty_bytes (struct block_cache *);
 
 extern struct volume *block_cache_volume (const struct block_cache *);
 extern const struct format_info *

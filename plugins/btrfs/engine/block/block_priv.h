@@ -94,6 +94,13 @@ struct block_cache {
    * or of the newest block made since.
    */
   atomic_uint_fast64_t newest;
+  atomic_uint next_early;      /* shard that early write-out goes on with */
+
+  /* RANK_BLOCK_WRITE: a batch is being written.  While somebody holds it no
+   * block becomes clean, so no commit can come to its end and no address can
+   * be used again under a write that is on its way.
+   */
+  struct mutex write_lock;
 
   struct block_pool pool;
 

@@ -330,6 +330,7 @@ block_cache_new (struct volume *v, size_t budget_bytes,
   while (c->nr_shards > 1 && capacity / c->nr_shards < SHARD_CAPACITY_MIN)
     c->nr_shards /= 2;
   c->shard_capacity = MAX (capacity / c->nr_shards, 1);
+  mutex_init (&c->write_lock, RANK_BLOCK_WRITE);
   mutex_init (&c->jobs_lock, RANK_BLOCK_CACHE);
   cond_init (&c->jobs_done);
   c->shards = calloc (c->nr_shards, sizeof *c->shards);
@@ -370,6 +371,7 @@ block_cache_free (struct block_cache *c)
   block_pool_done (&c->pool);
   cond_done (&c->jobs_done);
   mutex_done (&c->jobs_lock);
+  mutex_done (&c->write_lock);
   free (c->shards);
   free (c);
 }
@@ -635,6 +637,17 @@ block_cache_dirty_bytes (struct block_cache *c, uint64_t transid)
 {
   return atomic_load_explicit (&c->nr_dirty[transid % BLOCK_DIRTY_LISTS],
                                memory_order_relaxed) * c->nodesize;
+}
+
+uint64_t
+block_cache_all_dirty_bytes (struct block_cache *c)
+{
+  uint64_t sum = 0;
+  unsigned i;
+
+  for (i = 0; i < BLOCK_DIRTY_LISTS; i++)
+    sum += atomic_load_explicit (&c->nr_dirty[i], memory_order_relaxed);
+  return sum * c->nodesize;
 }
 
 struct volume *

@@ -3,6 +3,10 @@
  * The blocks of a generation that is written out do not change any more, so
  * no tree lock is needed.  They go out sorted by address, in batches, and
  * neighbours of one chunk as one operation.
+ *
+ * Early write-out takes leaves of the transaction that still runs.  It seals
+ * them under the lock of their tree and writes them later: those that have
+ * become clean or been dropped by then are not its business any more.
  */
 
 #include <config.h>
@@ -76,14 +80,14 @@ build_ops (struct block_cache *c, struct block **v, size_t n,
 }
 
 static void
-mark_clean (struct block_cache *c, struct block *b)
+mark_clean (struct block_cache *c, struct block *b, bool known)
 {
   struct block_shard *s = block_shard_of (c, b->bytenr);
   struct block_priv *p = block_to_priv (b);
 
   mutex_lock (&s->lock);
   if (p->state == BLOCK_DIRTY)
-    block_to_clean (c, s, p, true);
+    block_to_clean (c, s, p, known);
   mutex_unlock (&s->lock);
 }
 
@@ -104,8 +108,9 @@ trim (struct block_cache *c)
   block_free_list (&out);
 }
 
+/* KNOWN: they have proven to be of use. */
 static int
-write_batch (struct block_cache *c, struct block **v, size_t n)
+write_batch (struct block_cache *c, struct block **v, size_t n, bool known)
 {
   struct iovec iov[BATCH_MAX];
   struct volume_op ops[BATCH_MAX];
@@ -121,7 +126,7 @@ write_batch (struct block_cache *c, struct block **v, size_t n)
     return err_note (r, "write of tree blocks %" PRIu64 " to %" PRIu64,
                      v[0]->bytenr, v[n - 1]->bytenr);
   for (i = 0; i < n; i++)
-    mark_clean (c, v[i]);
+    mark_clean (c, v[i], known);
   return 0;
 }
 
@@ -134,7 +139,7 @@ block_write_set (struct block_cache *c, struct block **v, size_t n)
   qsort (v, n, sizeof *v, by_address);
   for (i = 0; i < n; i += k) {
     k = MIN (n - i, (size_t) BATCH_MAX);
-    if ((r = write_batch (c, v + i, k)) < 0)
+    if ((r = write_batch (c, v + i, k, true)) < 0)
       return r;
   }
   trim (c);
@@ -181,8 +186,10 @@ write_and_put (struct block_cache *c, struct block **v, size_t n)
   qsort (v, n, sizeof *v, by_address);
   for (i = 0; i < n; i += k) {
     k = MIN (n - i, (size_t) BATCH_MAX);
+    mutex_lock (&c->write_lock);
     if (r == 0)
-      r = write_batch (c, v + i, k);
+      r = write_batch (c, v + i, k, true);
+    mutex_unlock (&c->write_lock);
     for (j = i; j < i + k; j++)
       block_put (v[j]);
     trim (c);
@@ -209,5 +216,108 @@ block_write_out (struct block_cache *c, uint64_t transid,
     r = write_and_put (c, v, n);
   if (r == 0 && ret_bytes != NULL)
     *ret_bytes = (uint64_t) n * c->nodesize;
+  return r;
+}
+
+/* --- early --- */
+
+static bool
+may_seal (const struct block_priv *p, uint64_t transid)
+{
+  return p->generation == transid && p->level == 0
+    && p->owner != BTRFS_TREE_LOG
+    && !atomic_load_explicit (&p->sealed, memory_order_relaxed);
+}
+
+/* Majority of the oldest leaf of each shard. */
+uint64_t
+block_early_owner (struct block_cache *c, uint64_t transid)
+{
+  uint64_t owner = 0;
+  unsigned i, votes = 0;
+
+  for (i = 0; i < c->nr_shards; i++) {
+    struct block_shard *s = &c->shards[i];
+    struct block_priv *p;
+
+    mutex_lock (&s->lock);
+    TAILQ_FOREACH (p, &s->dirty[transid % BLOCK_DIRTY_LISTS], link)
+      if (may_seal (p, transid))
+        break;
+    if (p != NULL && votes == 0)
+      owner = p->owner;
+    if (p != NULL)
+      votes += p->owner == owner ? 1 : -1;
+    mutex_unlock (&s->lock);
+  }
+  return owner;
+}
+
+static size_t
+seal_in_shard (struct block_shard *s, uint64_t transid, uint64_t owner,
+               struct block **v, size_t max)
+{
+  struct block_priv *p;
+  size_t n = 0;
+
+  SCOPED_LOCK (&s->lock);
+  TAILQ_FOREACH (p, &s->dirty[transid % BLOCK_DIRTY_LISTS], link) {
+    if (n == max)
+      break;
+    if (!may_seal (p, transid) || p->owner != owner)
+      continue;
+    atomic_store_explicit (&p->sealed, true, memory_order_relaxed);
+    v[n++] = block_get (&p->b);
+  }
+  return n;
+}
+
+size_t
+block_seal_some (struct block_cache *c, uint64_t transid, uint64_t owner,
+                 struct block **v, size_t max)
+{
+  const size_t share = max / c->nr_shards + 1;
+  size_t n = 0;
+  unsigned i;
+
+  for (i = 0; i < c->nr_shards && n < max; i++) {
+    unsigned k = atomic_fetch_add_explicit (&c->next_early, 1,
+                                            memory_order_relaxed);
+
+    n += seal_in_shard (&c->shards[k % c->nr_shards], transid, owner, v + n,
+                        MIN (share, max - n));
+  }
+  return n;
+}
+
+static bool
+still_dirty (struct block_cache *c, struct block *b)
+{
+  struct block_shard *s = block_shard_of (c, b->bytenr);
+
+  SCOPED_LOCK (&s->lock);
+  return block_to_priv (b)->state == BLOCK_DIRTY;
+}
+
+int
+block_write_sealed (struct block_cache *c, struct block **v, size_t n)
+{
+  struct block *todo[BATCH_MAX];
+  size_t i, k = 0;
+  int r = 0;
+
+  qsort (v, n, sizeof *v, by_address);
+  for (i = 0; i < n && r == 0; k = 0) {
+    mutex_lock (&c->write_lock);
+    for (; i < n && k < BATCH_MAX; i++)
+      if (still_dirty (c, v[i]))
+        todo[k++] = v[i];
+    if (k > 0)
+      r = write_batch (c, todo, k, false);
+    mutex_unlock (&c->write_lock);
+  }
+  for (i = 0; i < n; i++)
+    block_put (v[i]);
+  trim (c);
   return r;
 }

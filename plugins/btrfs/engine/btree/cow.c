@@ -86,13 +86,14 @@ cow_block (struct tree_txn *txn, struct tree *t, struct block *old,
     block_put (copy);
     return failed (txn, r);
   }
-  /* Of this transaction only after a snapshot.  A dirty block of the last one
-   * is on its way to the disk and must get there.
+  /* Of this transaction only after a snapshot, or when it was written early.
+   * A dirty block of the last one is on its way to the disk and must get
+   * there.
    */
   if (action == TREE_COW_FREE_OLD &&
       tb_generation (old->data) == txn->transid)
     block_drop (t->cache, old);
-  else if (action == TREE_COW_FREE_OLD)
+  if (action == TREE_COW_FREE_OLD)
     block_demote (t->cache, old);
   *ret = copy;
   return 0;

@@ -59,6 +59,8 @@ data_new (const struct data_env *env, struct data **ret)
                  &d->pages);
   if (r == 0)
     r = cache_new (d->pages, &d->cache);
+  if (r == 0)
+    r = lend_init (d);
   if (r == 0) {
     d->dirty_limit = d->pages->count / 2;
     d->dirty_background = d->pages->count / 8;
@@ -85,6 +87,7 @@ data_free (struct data *d)
   mutex_unlock (&d->lock);
   for (i = 0; i < d->num_flushers; ++i)
     pthread_join (d->flushers[i], NULL);
+  lend_done (d);
   cache_free (d->cache);
   pages_free (d->pages);
   cond_done (&d->work);

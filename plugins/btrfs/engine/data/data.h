@@ -30,6 +30,12 @@ extern int data_new (const struct data_env *, struct data **ret);
 /* Nothing is dirty any more (data_flush_all), no file is open. */
 extern void data_free (struct data *);
 
+/* Somebody else uses BYTES more than his share of the cache: go without as
+ * much, as far as possible.  May be called at any time with no lock of rank
+ * >= RANK_DATA_CACHE held; returns at once when another thread is at it.
+ */
+extern void data_lend (struct data *, uint64_t bytes);
+
 /* Fill in the hooks that inode/ needs (evict_data, drop_data,
  * truncate_items).
  */

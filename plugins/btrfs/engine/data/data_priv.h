@@ -58,6 +58,11 @@ struct data {
   uint64_t flipped;            /* last transaction that made prealloc of data
                                   (atomic) */
 
+  /* Pages that are lent to others (lend.c): of who has set `lending`. */
+  bool lending;
+  uint32_t *lent;
+  size_t num_lent, max_lent;
+
   struct mutex lock;           /* RANK_DATA; protects all below */
   struct cond progress;        /* dirty_pages went down, a file became idle */
   struct cond work;            /* for the flushers */
@@ -176,6 +181,10 @@ data_count (uint64_t *counter, uint64_t n)
 {
   __atomic_fetch_add (counter, n, __ATOMIC_RELAXED);
 }
+
+/* --- lend.c --- */
+extern int lend_init (struct data *);
+extern void lend_done (struct data *);
 
 /* --- changed.c --- */
 extern void changed_init (struct file_data *);

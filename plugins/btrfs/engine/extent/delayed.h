@@ -64,6 +64,8 @@ struct extents {
   struct block_cache *cache;
   uint32_t nodesize;
   bool skinny;
+  void (*watch) (void *, uint64_t); /* see extents_set_watch */
+  void *watch_opaque;
 
   struct mutex share_lock;     /* RANK_EXTENT_SHARE */
 

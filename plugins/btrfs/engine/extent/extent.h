@@ -25,6 +25,13 @@ extern int extents_run (struct extents *, struct txn *, size_t max,
                         bool exclusive);
 extern size_t extents_pending (struct extents *);
 
+/* FN is called now and then during a run of references that may dirty much
+ * memory, with no tree locked; TRANSID is the transaction it belongs to.
+ */
+extern void extents_set_watch (struct extents *,
+                               void (*fn) (void *opaque, uint64_t transid),
+                               void *opaque);
+
 struct extents_stats {
   uint64_t refs_run, run_ns;   /* extents whose references were run */
 };

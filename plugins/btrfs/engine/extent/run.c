@@ -424,12 +424,21 @@ delete_csums (struct run *run)
   return r;
 }
 
+void
+extents_set_watch (struct extents *ex, void (*fn) (void *, uint64_t),
+                   void *opaque)
+{
+  ex->watch = fn;
+  ex->watch_opaque = opaque;
+}
+
 int
 extents_run (struct extents *ex, struct txn *txn, size_t max, bool exclusive)
 {
   struct root *root = roots_pool_tree (ex->roots, BTRFS_EXTENT_TREE);
   struct run *run;
   uint64_t from = 0, begin = now_ns ();
+  const size_t early = extents_pending (ex);
   size_t n, total = 0;
   int r = 0;
 
@@ -446,6 +455,9 @@ extents_run (struct extents *ex, struct txn *txn, size_t max, bool exclusive)
     r = run_batch (run, &from, n, exclusive || ex->skinny, &n);
     if (r == 0 && run->nfreed > 0)
       r = delete_csums (run);
+    /* Not for those that this makes: it must come to rest. */
+    if (total < early && ex->watch != NULL)
+      ex->watch (ex->watch_opaque, txn->tree.transid);
     total += n;
     if (n == 0) {
       /* New ones may have come up below. */

@@ -7,6 +7,8 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/core.h \
 	$(ENGINE)/fs/open.c \
 	$(ENGINE)/fs/pending_log.c \
+	$(ENGINE)/fs/memory.c \
+	$(ENGINE)/fs/memory.h \
 	$(ENGINE)/fs/prepare.c \
 	$(ENGINE)/fs/prepare.h
 

@@ -237,6 +237,14 @@ work_for (struct space *sp, const struct want *w, bool *ret_ok)
   }
 }
 
+bool
+space_meta_roomy (struct space *sp)
+{
+  SCOPED_LOCK (&sp->lock);
+  return metadata_needed (sp, MAX (32 * MIB, sp->global), 0) <=
+    sp->info[SPACE_METADATA].total + overcommit_bytes (sp);
+}
+
 void
 space_grow (struct space *sp)
 {

@@ -100,6 +100,10 @@ extern bool space_has_new_chunk (struct space *, uint64_t transid);
  * replayed.
  */
 extern int space_take (struct space *, uint64_t start, uint64_t len);
+/* There is metadata space to spare, for blocks that are written before their
+ * transaction commits and copied once more.
+ */
+extern bool space_meta_roomy (struct space *);
 /* Make a metadata chunk before it gets tight (no locks held). */
 extern void space_grow (struct space *);
 /* The number of extents with pending references changed by DELTA: they will

@@ -381,6 +381,14 @@ roots_pool_tree (struct roots *rs, uint64_t id)
   return p ? &p->root : NULL;
 }
 
+struct root *
+roots_peek (struct roots *rs, uint64_t id)
+{
+  uint64_t seen;
+
+  return get_registered (rs, id, &seen);
+}
+
 /* --- creating --- */
 
 static void

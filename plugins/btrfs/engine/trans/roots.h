@@ -102,6 +102,13 @@ extern int roots_cow_root_tree (struct roots *, struct txn *);
 extern void roots_capture (struct roots *);
 /* The captured roots are durable.  Committed lock held exclusively. */
 extern void roots_commit (struct roots *);
+/* Write leaves of the transaction TRANSID, which may still run, until no more
+ * than KEEP bytes of tree blocks wait in memory: a batch at a time from the
+ * tree that has most of them, as far as that goes.  A hint: errors are left
+ * to the commit.  No lock of rank >= RANK_TREE_FS is held.
+ */
+extern void roots_write_early (struct roots *, uint64_t transid,
+                               uint64_t keep);
 /* Bytes used by the trees that the global reserve must be able to copy. */
 extern uint64_t roots_reserve_bytes (struct roots *);
 

@@ -234,3 +234,44 @@ roots_reserve_bytes (struct roots *rs)
     }
   return sum;
 }
+
+/* --- early write-out --- */
+
+#define EARLY_BATCH 256        /* blocks */
+#define EARLY_BATCHES 8        /* at most, each time */
+
+static bool
+write_early_once (struct roots *rs, uint64_t transid)
+{
+  struct block *v[EARLY_BATCH];
+  struct root *root;
+  uint64_t owner;
+  size_t n;
+  int r;
+
+  owner = block_early_owner (rs->cache, transid);
+  root = owner == 0 ? NULL : roots_peek (rs, owner);
+  if (root == NULL)
+    return false;
+  rwlock_rdlock (&root->tree->lock);
+  n = block_seal_some (rs->cache, transid, owner, v, EARLY_BATCH);
+  rwlock_unlock (&root->tree->lock);
+  roots_put (rs, root);
+  if (n == 0)
+    return false;
+  r = block_write_sealed (rs->cache, v, n);
+  if (r < 0)
+    err_clear ();
+  return r == 0;
+}
+
+void
+roots_write_early (struct roots *rs, uint64_t transid, uint64_t keep)
+{
+  unsigned i;
+
+  for (i = 0; i < EARLY_BATCHES
+       && block_cache_all_dirty_bytes (rs->cache) > keep; i++)
+    if (!write_early_once (rs, transid))
+      return;
+}

@@ -46,5 +46,7 @@ extern void root_free (struct root_priv *);
  */
 extern void roots_publish (struct roots *, struct root_priv *,
                            const uint64_t *seen, struct root **ret);
+/* The tree ID with a reference if it is open, else NULL. */
+extern struct root *roots_peek (struct roots *, uint64_t id);
 
 #endif /* BTRNBD_TRANS_ROOTS_PRIV_H */
