@@ -1,10 +1,14 @@
 # make bench: our figures beside those of peers.  Needs root; BENCH_FLAGS are
 # options of tests/bench/bench.py.
 bench_programs = \
+	tests/bench/fsync-load \
 	tests/bench/open-pool \
 	tests/bench/refs
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
+tests_bench_fsync_load_SOURCES = tests/bench/fsync-load.c
+tests_bench_fsync_load_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_bench_fsync_load_LDADD = libengine.la
 tests_bench_open_pool_SOURCES = tests/bench/open-pool.c
 tests_bench_open_pool_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_bench_open_pool_LDADD = libengine.la
@@ -15,11 +19,13 @@ tests_bench_refs_LDADD = libengine.la
 EXTRA_DIST += \
 	tests/bench/bench.py \
 	tests/bench/flush.py \
+	tests/bench/fsync.py \
 	tests/bench/open.py \
 	tests/bench/servers.py
 bench: all $(bench_programs)
 	/usr/bin/python3 $(srcdir)/tests/bench/bench.py --build . $(BENCH_FLAGS)
 	/usr/bin/python3 $(srcdir)/tests/bench/flush.py --build .
+	/usr/bin/python3 $(srcdir)/tests/bench/fsync.py --build .
 	tests/bench/refs
 	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
 .PHONY: bench
