@@ -113,6 +113,9 @@ struct file_data {
 
   struct mutex map_lock;       /* RANK_EXTENT_MAP */
   struct extent_map map;
+  uint64_t shares;             /* times that extents got other owners */
+  /* A leaf that was the tree's alone, and last_snapshot then. */
+  uint64_t own_leaf, own_leaf_snapshot;
   uint64_t map_seq;            /* atomic: a mapping was dropped */
 
   struct mutex dirty_lock;     /* RANK_DIRTY; protects all below */

@@ -230,17 +230,33 @@ map_forget (struct file_data *f, uint64_t start, uint64_t end)
 }
 
 void
-map_set_nocow (struct file_data *f, const struct mapping *m)
+map_shared (struct file_data *f, uint64_t base, uint64_t len)
+{
+  struct map_entry *e;
+  uint64_t end = base + len;
+
+  SCOPED_LOCK (&f->map_lock);
+  ++f->shares;
+  if (end < base)
+    base = 0;
+  for (e = at_or_after (f, base); e != NULL && e->m.offset < end;
+       e = RB_NEXT (map_tree, &f->map.tree, e))
+    e->m.nocow = NOCOW_UNKNOWN;
+}
+
+void
+map_set_nocow (struct file_data *f, const struct mapping *m, uint64_t shares)
 {
   struct map_entry *e;
 
   SCOPED_LOCK (&f->map_lock);
-  e = find (f, m->offset);
+  e = f->shares == shares ? find (f, m->offset) : NULL;
   if (e != NULL && e->m.kind == m->kind && e->m.disk == m->disk
       && e->m.offset >= m->offset && end_of (&e->m) <= end_of (m)
       && e->m.generation == m->generation) {
     e->m.nocow = m->nocow;
     e->m.nocow_snapshot = m->nocow_snapshot;
+    e->m.nocow_commit = m->nocow_commit;
   }
 }
 

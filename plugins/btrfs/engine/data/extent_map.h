@@ -23,6 +23,8 @@ struct mapping {
   uint64_t ram;                /* plain size of the extent */
   uint64_t generation;
   uint64_t nocow_snapshot;     /* last_snapshot that the verdict was for */
+  uint64_t nocow_commit;       /* last commit when it was NOCOW_NO: whoever
+                                  shared it may have gone since */
   uint8_t kind, compression;
   uint8_t nocow;               /* enum nocow_verdict */
 };
@@ -61,8 +63,15 @@ extern int map_lookup (struct file_data *, uint64_t offset,
 extern void map_set (struct file_data *, const struct mapping *m);
 extern void map_set_hole (struct file_data *, uint64_t start, uint64_t end);
 extern void map_forget (struct file_data *, uint64_t start, uint64_t end);
-/* Store a verdict, if the mapping is still that. */
-extern void map_set_nocow (struct file_data *, const struct mapping *);
+/* Store a verdict, if the mapping is still that, and nothing of the file was
+ * shared since the count of that was SHARES.
+ */
+extern void map_set_nocow (struct file_data *, const struct mapping *,
+                           uint64_t shares);
+/* The extents that begin at file offset BASE (may wrap below zero) and are LEN
+ * bytes long have got another owner: nothing is known of that.
+ */
+extern void map_shared (struct file_data *, uint64_t base, uint64_t len);
 /* Would a reader who used M read the same place now? */
 extern bool map_still (struct file_data *, const struct mapping *m,
                        uint64_t offset, uint64_t len);

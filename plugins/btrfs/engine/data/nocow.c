@@ -2,7 +2,9 @@
  *
  * The conditions, cheap ones first; all must hold:
  *   1. a regular extent of a NODATACOW inode, or a prealloc extent of any;
- *   2. the item is younger than the root's last snapshot;
+ *   2. the item is younger than the root's last snapshot, so that no other
+ *      tree can have it; or no relative of the subvolume is left, and then
+ *      the blocks on the way to the item are looked at one by one;
  *   3. it has an address;   4. it is not encoded;
  *   5. nobody else references the extent, on disk,   6. nor in changes that
  *      are pending;
@@ -13,9 +15,9 @@
  *  10. its block group is writable, and stays so while we write: asked by
  *      the caller for each write (space_nocow_begin).
  * A verdict (2-8) is kept in the extent map together with the
- * snapshot number that it was made for: it is void after the next snapshot.
- * Whoever makes another reference to an extent in any other way must make
- * the map forget it.
+ * snapshot number that it was made for: it is void after the next snapshot,
+ * and "no" also after the next commit.  Whoever makes another reference to an
+ * extent in any other way tells the map (map_shared).
  */
 #include <config.h>
 
@@ -77,6 +79,116 @@ nocow_is_ours (struct file_data *f, const struct mapping *m, bool *ret_ours)
                                    ret_ours, NULL);
 }
 
+/* --- after a snapshot --- */
+
+/* Condition 2 for a block that may be older than the last snapshot.  From the
+ * root down: a block with one reference below one that is ours is ours.
+ */
+static int
+block_is_ours (struct file_data *f, const struct block *b, uint64_t snapshot,
+               bool *ret_ours)
+{
+  uint64_t refs, flags;
+  int r;
+
+  *ret_ours = tb_generation (b->data) > snapshot;
+  if (*ret_ours)
+    return 0;
+  data_count (&f->d->stats.extent_tree_searches, 1);
+  r = extent_refs (f->d->env.extents, b->bytenr, true, tb_level (b->data),
+                   &refs, &flags);
+  *ret_ours = r == 0 && refs == 1
+    && (flags & BTRFS_EXTENT_FLAG_FULL_BACKREF) == 0;
+  return r;
+}
+
+/* Tree lock held shared. */
+static int
+path_is_ours (struct file_data *f, uint64_t offset, uint64_t snapshot,
+              bool *ret_ours)
+{
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  unsigned level;
+  bool exact;
+  int r;
+
+  *ret_ours = false;
+  r = tree_find (file_tree (f), file_extent_key (f, offset), &c, &exact);
+  if (r < 0 || !exact)
+    return r;
+  if (__atomic_load_n (&f->own_leaf, __ATOMIC_RELAXED) == c.path[0]->bytenr
+      && __atomic_load_n (&f->own_leaf_snapshot, __ATOMIC_RELAXED)
+      == snapshot) {
+    *ret_ours = true;
+    return 0;
+  }
+  *ret_ours = true;
+  for (level = c.level; level > 0 && *ret_ours && r == 0; --level)
+    r = block_is_ours (f, c.path[level - 1], snapshot, ret_ours);
+  if (r == 0 && *ret_ours) {
+    __atomic_store_n (&f->own_leaf, c.path[0]->bytenr, __ATOMIC_RELAXED);
+    __atomic_store_n (&f->own_leaf_snapshot, snapshot, __ATOMIC_RELAXED);
+  }
+  return r;
+}
+
+/* Of an item that is not younger than the last snapshot. */
+static int
+old_item_is_ours (struct file_data *f, const struct mapping *m,
+                  uint64_t snapshot, bool *ret_ours)
+{
+  struct tree *t = file_tree (f);
+  int r;
+
+  *ret_ours = false;
+  r = roots_has_kin (f->d->env.roots, f->inode->root, ret_ours);
+  *ret_ours = !*ret_ours;
+  if (r < 0 || !*ret_ours)
+    return r;
+  rwlock_rdlock (&t->lock);
+  r = path_is_ours (f, m->offset, snapshot, ret_ours);
+  rwlock_unlock (&t->lock);
+  return r;
+}
+
+/* --- the check --- */
+
+static bool
+is_known (const struct data *d, const struct mapping *m, uint64_t snapshot)
+{
+  return m->nocow != NOCOW_UNKNOWN && m->nocow_snapshot == snapshot
+    && (m->nocow == NOCOW_YES
+        || m->nocow_commit == trans_committed_id (d->env.trans));
+}
+
+static int
+find_out (struct file_data *f, struct mapping *m, uint64_t snapshot,
+          bool *ret_nocow)
+{
+  uint64_t shares;
+  bool sure = true;
+  int r = 0;
+
+  mutex_lock (&f->map_lock);
+  shares = f->shares;
+  mutex_unlock (&f->map_lock);
+  *ret_nocow = true;
+  m->nocow_commit = trans_committed_id (f->d->env.trans);
+  if (m->generation <= snapshot)
+    r = old_item_is_ours (f, m, snapshot, ret_nocow);
+  if (r == 0 && *ret_nocow)
+    r = ask (f, m, ret_nocow, &sure);
+  if (r < 0)
+    return err_note (r, "references of the extent at %llu",
+                     (unsigned long long) m->disk);
+  if (!sure)
+    return 0;
+  m->nocow = *ret_nocow ? NOCOW_YES : NOCOW_NO;
+  m->nocow_snapshot = snapshot;
+  map_set_nocow (f, m, shares);
+  return 0;
+}
+
 int
 nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
              bool *ret_nocow)
@@ -84,7 +196,6 @@ nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
   struct mapping *m = ret_map;
   struct tree *t = file_tree (f);
   uint64_t snapshot;
-  bool sure;
   int r;
 
   *ret_nocow = false;
@@ -98,20 +209,9 @@ nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
   if (m->compression != 0 || m->disk == 0)
     return 0;
   snapshot = __atomic_load_n (&t->last_snapshot, __ATOMIC_ACQUIRE);
-  if (m->generation <= snapshot)
-    return 0;
-  if (m->nocow != NOCOW_UNKNOWN && m->nocow_snapshot == snapshot) {
+  if (is_known (f->d, m, snapshot)) {
     *ret_nocow = m->nocow == NOCOW_YES;
     return 0;
   }
-  r = ask (f, m, ret_nocow, &sure);
-  if (r < 0)
-    return err_note (r, "references of the extent at %llu",
-                     (unsigned long long) m->disk);
-  if (!sure)
-    return 0;
-  m->nocow = *ret_nocow ? NOCOW_YES : NOCOW_NO;
-  m->nocow_snapshot = snapshot;
-  map_set_nocow (f, m);
-  return 0;
+  return find_out (f, m, snapshot, ret_nocow);
 }

@@ -30,6 +30,7 @@ roots_new (struct block_cache *cache, struct roots **ret)
   if (rs == NULL)
     return err_new (ERR_nomem, "tree registry");
   rs->cache = cache;
+  rs->families = 1;
   RB_INIT (&rs->by_id);
   TAILQ_INIT (&rs->dirty);
   mutex_init (&rs->lock, RANK_TRANS);
@@ -338,6 +339,7 @@ roots_delete (struct roots *rs, struct txn *txn, struct root *root)
   rwlock_unlock (&rt->lock);
   if (r < 0)
     return r;
+  __atomic_fetch_add (&rs->families, 1, __ATOMIC_RELEASE);
   SCOPED_LOCK (&rs->lock);
   if (p->listed)
     TAILQ_REMOVE (&rs->dirty, p, dirty_entry);

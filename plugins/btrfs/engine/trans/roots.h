@@ -34,6 +34,9 @@ struct root {
    */
   struct gate gate;
 
+  uint64_t kin_known;          /* for roots_has_kin (atomic) */
+  bool kin;
+
   struct root_priv *priv;
 };
 
@@ -79,6 +82,11 @@ extern int roots_create (struct roots *, struct txn *, uint64_t id,
  */
 extern int roots_snapshot (struct roots *, struct txn *, struct root *src,
                            uint64_t id, bool read_only, struct root **ret);
+/* May another subvolume, deleted ones that have not been dropped included, have
+ * blocks of ROOT because it is its snapshot, source, or was made of the same
+ * source?  A hint: farther relatives are not looked for.
+ */
+extern int roots_has_kin (struct roots *, struct root *, bool *ret_kin);
 /* The next free subvolume id. */
 extern int roots_new_id (struct roots *, struct txn *, uint64_t *ret_id);
 

@@ -34,6 +34,8 @@ struct roots {
   struct roots_tree by_id;
   uint64_t departures;         /* subvolumes that have left by_id */
   struct dirty_roots dirty;    /* changed in the running transaction */
+  uint64_t families;           /* snapshots made and subvolumes dropped,
+                                  plus 1 (atomic) */
   uint64_t epoch;              /* last given to a tree, see tree_snapshot */
 };
 

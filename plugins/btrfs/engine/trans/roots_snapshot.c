@@ -1,4 +1,4 @@
-/* trans: a subvolume that begins as a copy of another one. */
+/* trans: a subvolume that begins as a copy of another one, and relatives. */
 #include <config.h>
 
 #include <assert.h>
@@ -8,6 +8,7 @@
 #include <uuid/uuid.h>
 
 #include "base/err.h"
+#include "base/math.h"
 #include "trans/roots_priv.h"
 
 /* Two numbers that no tree has had. */
@@ -94,7 +95,71 @@ roots_snapshot (struct roots *rs, struct txn *txn, struct root *src,
     root_free (p);
     return r;
   }
+  __atomic_fetch_add (&rs->families, 1, __ATOMIC_RELEASE);
   roots_publish (rs, p, NULL, ret);
   assert (*ret == &p->root);
   return roots_tree_dirtied (&txn->tree, (*ret)->tree);
+}
+
+/* --- relatives --- */
+
+static bool
+same_uuid (const uint8_t a[BTRFS_UUID_SIZE], const uint8_t b[BTRFS_UUID_SIZE])
+{
+  static const uint8_t none[BTRFS_UUID_SIZE];
+
+  return memcmp (a, b, sizeof none) == 0 && memcmp (a, none, sizeof none) != 0;
+}
+
+/* Root tree locked. */
+static int
+look_for_kin (struct tree *rt, uint64_t id, const struct btrfs_root_item *me,
+              bool *ret_kin)
+{
+  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  int r;
+
+  *ret_kin = false;
+  r = tree_find (rt, KEY (BTRFS_FS_TREE, BTRFS_ROOT_ITEM, 0), &c, NULL);
+  while (r == 0 && cursor_at_item (&c) && !*ret_kin) {
+    const struct key k = cursor_key (&c);
+    struct btrfs_root_item it;
+
+    if (k.objectid > BTRFS_LAST_FREE_OBJECTID)
+      break;
+    memset (&it, 0, sizeof it);
+    if (k.type == BTRFS_ROOT_ITEM && k.objectid != id) {
+      memcpy (&it, cursor_data (&c),
+              MIN (cursor_size (&c), (uint32_t) sizeof it));
+      *ret_kin = same_uuid (it.parent_uuid, me->uuid)
+        || same_uuid (it.uuid, me->parent_uuid)
+        || same_uuid (it.parent_uuid, me->parent_uuid);
+    }
+    r = cursor_next (&c);
+  }
+  return r;
+}
+
+int
+roots_has_kin (struct roots *rs, struct root *root, bool *ret_kin)
+{
+  const uint64_t now = __atomic_load_n (&rs->families, __ATOMIC_ACQUIRE);
+  struct tree *rt = rs->root_root->tree;
+  struct btrfs_root_item me;
+  int r;
+
+  *ret_kin = __atomic_load_n (&root->kin, __ATOMIC_RELAXED);
+  if (__atomic_load_n (&root->kin_known, __ATOMIC_ACQUIRE) == now)
+    return 0;
+  rwlock_rdlock (&root->tree->lock);
+  me = root->item;
+  rwlock_unlock (&root->tree->lock);
+  rwlock_rdlock (&rt->lock);
+  r = look_for_kin (rt, root->id, &me, ret_kin);
+  rwlock_unlock (&rt->lock);
+  if (r < 0)
+    return r;
+  __atomic_store_n (&root->kin, *ret_kin, __ATOMIC_RELAXED);
+  __atomic_store_n (&root->kin_known, now, __ATOMIC_RELEASE);
+  return 0;
 }
