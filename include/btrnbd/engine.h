@@ -105,6 +105,7 @@ struct btrnbd_pool_stats {
   uint64_t block_reads, block_hits, block_writes_bytes, blocks_repaired;
   uint64_t data_cache_bytes, data_dirty_bytes, data_hits, data_misses;
   uint64_t data_read_bytes, data_written_bytes, data_nocow_bytes;
+  uint64_t data_extent_searches; /* of the extent tree, for writes in place */
   uint64_t log_flushes;       /* that had something to do */
   uint64_t log_syncs;         /* superblocks written for them, each once per
                                  copy */
@@ -251,6 +252,32 @@ extern int btrnbd_volume_snapshots (struct btrnbd_pool *, const char *name,
 typedef int (*btrnbd_diff_fn) (void *opaque, uint64_t offset, uint64_t len);
 extern int btrnbd_diff (struct btrnbd_pool *, const char *a, const char *b,
                         btrnbd_diff_fn, void *opaque);
+
+/* [TO_OFFSET, + LEN) of TO shares what FROM has from FROM_OFFSET on, to its
+ * end when LEN is 0.  Both by export name.  Offsets and lengths are whole
+ * sectors, but for an end that is the end of both files.  A file grows if need
+ * be, a volume does not.  A crash may leave it done in part.
+ */
+extern int btrnbd_clone_range (struct btrnbd_pool *, const char *from,
+                               uint64_t from_offset, uint64_t len,
+                               const char *to, uint64_t to_offset);
+/* TO, a file that is made if it is not there or a volume that is large enough,
+ * becomes a copy of FROM that shares its data.
+ */
+extern int btrnbd_reflink (struct btrnbd_pool *, const char *from,
+                           const char *to);
+/* If both ranges hold the same bytes, they share them from now on; they are
+ * compared while nobody can write there.  -ERR_differs if not.  *ret_shared:
+ * bytes that had been stored twice.
+ */
+extern int btrnbd_dedupe_range (struct btrnbd_pool *, const char *from,
+                                uint64_t from_offset, uint64_t len,
+                                const char *to, uint64_t to_offset,
+                                uint64_t *ret_shared);
+/* Two whole files, piece by piece: what is equal at equal offsets is shared.
+ */
+extern int btrnbd_dedupe (struct btrnbd_pool *, const char *from,
+                          const char *to, uint64_t *ret_shared);
 
 /* Snapshots of any subvolumes, by path ("" is the pool's top). */
 struct btrnbd_snapshot_opts {

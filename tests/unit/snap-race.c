@@ -1,6 +1,7 @@
-/* Snapshots of two volumes while clients write to both: each is the state
- * after some whole number of each client's operations, at least those that
- * were acknowledged before the call and at most those begun when it returned.
+/* Snapshots of two volumes while clients write, trim and reflink in both: each
+ * is the state after some whole number of each client's operations, at least
+ * those that were acknowledged before the call and at most those begun when
+ * it returned.  One of the volumes is written in place where that is right.
  */
 #include <config.h>
 
@@ -30,19 +31,39 @@ struct race {
   uint64_t seed;
 };
 
-/* Operation S of client C: where, and whether it writes. */
-static void
-operation (const struct race *r, unsigned c, uint32_t s, unsigned *ret_vol,
-           unsigned *ret_blk, bool *ret_trim)
+enum kind { WRITE, TRIM, CLONE };
+struct op {
+  enum kind kind;
+  unsigned vol, blk;
+  unsigned from;               /* of CLONE */
+};
+
+/* Operation S of client C. */
+static struct op
+operation (const struct race *r, unsigned c, uint32_t s)
 {
+  struct op op;
   uint64_t x = r->seed + c * UINT64_C (0x9e3779b97f4a7c15) + s;
 
   x = (x ^ (x >> 30)) * UINT64_C (0xbf58476d1ce4e5b9);
   x = (x ^ (x >> 27)) * UINT64_C (0x94d049bb133111eb);
   x ^= x >> 31;
-  *ret_vol = x % 2;
-  *ret_blk = c * SLOTS + x / 2 % SLOTS;
-  *ret_trim = x / 8192 % 16 == 0;
+  op.vol = x % 2;
+  op.blk = c * SLOTS + x / 2 % SLOTS;
+  op.from = c * SLOTS + (x >> 20) % SLOTS;
+  op.kind = (x >> 40) % 16 == 0 ? TRIM
+    : (x >> 40) % 256 == 1 && op.from != op.blk ? CLONE : WRITE;
+  return op;
+}
+
+static void
+do_write (struct client *c, struct btrnbd_file *f, uint64_t offset,
+          const uint8_t *buf)
+{
+  pool_ok (btrnbd_pwrite (f, buf, BLK, offset, 0));
+  /* Again a part: a sector that is read and changed. */
+  if (snap_rnd (&c->seed, 2))
+    pool_ok (btrnbd_pwrite (f, buf + 700, 900, offset + 700, 0));
 }
 
 static void *
@@ -56,24 +77,21 @@ client_main (void *opaque)
   uint32_t s;
 
   for (s = 1; !__atomic_load_n (&c->r->stop, __ATOMIC_RELAXED); ++s) {
-    unsigned vol, blk;
-    bool trim;
+    const struct op op = operation (c->r, c->number, s);
+    const uint64_t offset = (uint64_t) op.blk * BLK;
 
-    operation (c->r, c->number, s, &vol, &blk, &trim);
     __atomic_store_n (&c->begun, s, __ATOMIC_RELEASE);
     blk_fill (buf, s * CLIENTS + c->number);
-    if (trim)
-      pool_ok (btrnbd_trim (f[vol], (uint64_t) blk * BLK, BLK, 0));
-    else if (snap_rnd (&c->seed, 2))
-      pool_ok (btrnbd_pwrite (f[vol], buf, BLK, (uint64_t) blk * BLK, 0));
-    else {
-      /* A block in two parts is a sector that is read and changed. */
-      pool_ok (btrnbd_pwrite (f[vol], buf, BLK, (uint64_t) blk * BLK, 0));
-      pool_ok (btrnbd_pwrite (f[vol], buf + 700, 900,
-                              (uint64_t) blk * BLK + 700, 0));
-    }
+    if (op.kind == TRIM)
+      pool_ok (btrnbd_trim (f[op.vol], offset, BLK, 0));
+    else if (op.kind == CLONE)
+      pool_ok (btrnbd_clone_range (p, names[op.vol],
+                                   (uint64_t) op.from * BLK, BLK,
+                                   names[op.vol], offset));
+    else
+      do_write (c, f[op.vol], offset, buf);
     if (snap_rnd (&c->seed, 300) == 0)
-      pool_ok (btrnbd_flush (f[vol]));
+      pool_ok (btrnbd_flush (f[op.vol]));
     __atomic_store_n (&c->done, s, __ATOMIC_RELEASE);
   }
   btrnbd_file_close (f[0]);
@@ -93,11 +111,11 @@ is_after (const struct race *r, unsigned c, uint32_t m, uint8_t *const img[2])
   unsigned i;
 
   for (s = 1; s <= m; ++s) {
-    unsigned vol, blk;
-    bool trim;
+    const struct op op = operation (r, c, s);
+    uint32_t *v = last + op.vol * SLOTS;
 
-    operation (r, c, s, &vol, &blk, &trim);
-    last[vol * SLOTS + blk - c * SLOTS] = trim ? 0 : s;
+    v[op.blk - c * SLOTS] = op.kind == WRITE ? s
+      : op.kind == TRIM ? 0 : v[op.from - c * SLOTS];
   }
   for (i = 0; i < 2 * SLOTS && same; ++i) {
     const uint8_t *got = img[i / SLOTS] + (c * SLOTS + i % SLOTS) * BLK;
@@ -145,7 +163,7 @@ judge (struct race *r, const char *tag, const uint32_t *least,
     uint32_t m = MAX (newest (c, img), least[c]);
     const uint32_t from = m;
 
-    /* Trims that followed leave no number. */
+    /* Trims and clones that followed leave no number. */
     while (m < most[c] && !is_after (r, c, m, img))
       ++m;
     if (!is_after (r, c, m, img) || m > most[c])

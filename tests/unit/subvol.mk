@@ -1,11 +1,15 @@
 if HAVE_CMOCKA
 SNAP_TESTS = \
+	tests/unit/clone-basic \
 	tests/unit/snap-basic \
 	tests/unit/snap-race \
 	tests/unit/snap-volumes
 check_PROGRAMS += $(SNAP_TESTS)
 TESTS += $(SNAP_TESTS)
 
+tests_unit_clone_basic_SOURCES = tests/unit/clone-basic.c
+tests_unit_clone_basic_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_clone_basic_LDADD = $(TEST_LIBS)
 tests_unit_snap_basic_SOURCES = tests/unit/snap-basic.c
 tests_unit_snap_basic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_basic_LDADD = $(TEST_LIBS)

@@ -82,13 +82,15 @@ control_pool_stats (struct control_call *call)
   btrnbd_pool_get_stats (call->pool, &s);
 #define STAT(name) #name, control_u64 (s.name)
   call->result =
-    json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,"
+               "s:o}",
                STAT (commits), STAT (commit_ns_total), STAT (commit_ns_max),
                STAT (block_reads), STAT (block_hits),
                STAT (block_writes_bytes), STAT (blocks_repaired),
                STAT (data_cache_bytes), STAT (data_dirty_bytes),
                STAT (data_hits), STAT (data_misses), STAT (data_read_bytes),
-               STAT (data_written_bytes), STAT (data_nocow_bytes));
+               STAT (data_written_bytes), STAT (data_nocow_bytes),
+               STAT (data_extent_searches));
 #undef STAT
 }
 

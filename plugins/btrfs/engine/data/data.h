@@ -104,6 +104,22 @@ typedef int (*data_extent_fn) (void *opaque, const struct data_extent *);
 extern int data_extents (struct data *, struct inode *, uint64_t offset,
                          uint64_t len, data_extent_fn, void *opaque);
 
+/* [TO, TO + LEN) of DST gets the extents that SRC has from FROM on, LEN 0: to
+ * its end; DST grows if need be.  All are whole sectors, but for an end that
+ * is the end of both files.  -ERR_invalid also when only one of the files has
+ * checksums, or ranges of one file overlap.  A crash, or an error, may leave
+ * it done in part.
+ */
+extern int data_clone (struct data *, struct inode *src, uint64_t from,
+                       uint64_t len, struct inode *dst, uint64_t to);
+/* The same if both ranges, inside of their files, hold the same bytes, which
+ * are compared while nobody can write there; else -ERR_differs, with no
+ * effect.  *ret_shared: bytes of DST that had other extents until now.
+ */
+extern int data_dedupe (struct data *, struct inode *src, uint64_t from,
+                        uint64_t len, struct inode *dst, uint64_t to,
+                        uint64_t *ret_shared);
+
 /* Byte ranges, ascending and apart, where two files do not have the same
  * extents, or where only one of them has bytes.  Subtrees that both trees
  * share are passed over.  FN runs without locks and returns non-zero to stop,

@@ -2,6 +2,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/cache.c \
 	$(ENGINE)/data/cache.h \
 	$(ENGINE)/data/changed.c \
+	$(ENGINE)/data/clone.c \
 	$(ENGINE)/data/compare.c \
 	$(ENGINE)/data/csums.c \
 	$(ENGINE)/data/data.c \

@@ -193,6 +193,7 @@ btrnbd_pool_get_stats (struct btrnbd_pool *p, struct btrnbd_pool_stats *ret)
     .data_read_bytes = d.read_bytes,
     .data_written_bytes = d.written_bytes,
     .data_nocow_bytes = d.nocow_bytes,
+    .data_extent_searches = d.extent_tree_searches,
     .log_flushes = l.flushes,
     .log_syncs = l.syncs,
     .log_commits = l.commits,

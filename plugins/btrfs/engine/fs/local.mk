@@ -14,6 +14,7 @@ libengine_la_SOURCES += \
 
 # the public API
 libengine_la_SOURCES += \
+	$(ENGINE)/fs/api_clone.c \
 	$(ENGINE)/fs/api_dump.c \
 	$(ENGINE)/fs/api_dump.h \
 	$(ENGINE)/fs/api_dump_items.c \

@@ -82,9 +82,9 @@ extern int roots_create (struct roots *, struct txn *, uint64_t id,
  */
 extern int roots_snapshot (struct roots *, struct txn *, struct root *src,
                            uint64_t id, bool read_only, struct root **ret);
-/* May another subvolume, deleted ones that have not been dropped included, have
- * blocks of ROOT because it is its snapshot, source, or was made of the same
- * source?  A hint: farther relatives are not looked for.
+/* May another subvolume have blocks of ROOT because it is its snapshot, its
+ * source, or one of the same source?  Deleted ones count until dropped.
+ * A hint: farther relatives are not looked for.
  */
 extern int roots_has_kin (struct roots *, struct root *, bool *ret_kin);
 /* The next free subvolume id. */
