@@ -18,6 +18,7 @@ btrnbdd_SOURCES = \
 	server/daemon/exports.h \
 	server/daemon/fail.c \
 	server/daemon/fail.h \
+	server/daemon/greet.c \
 	server/daemon/history.c \
 	server/daemon/history.h \
 	server/daemon/ini.c \

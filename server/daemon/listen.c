@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/vm_sockets.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -282,11 +283,37 @@ close_others (struct server *s)
   }
 }
 
+/* A socket that anybody here can find, and this machine's port. */
+static size_t
+default_specs (const char **specs, char *buf, size_t size)
+{
+  const char *dir = getenv ("RUNTIME_DIRECTORY");
+  size_t n = 0;
+  int len = -1;
+
+  specs[n++] = "127.0.0.1:10809";
+  if (dir && *dir == '/' && strchr (dir, ':') == NULL)
+    len = snprintf (buf, size, "unix:%s/nbd.sock", dir);
+  else if (geteuid () == 0) {
+    if (mkdir ("/run/btrnbd", 0755) == 0 || errno == EEXIST)
+      len = snprintf (buf, size, "unix:/run/btrnbd/nbd.sock");
+  }
+  else {
+    dir = getenv ("XDG_RUNTIME_DIR");
+    if (dir && *dir == '/')
+      len = snprintf (buf, size, "unix:%s/btrnbd-nbd.sock", dir);
+  }
+  if (len > 0 && (size_t) len < size)
+    specs[n++] = buf;
+  return n;
+}
+
 int
 listeners_change (struct server *s, const char *const *specs, size_t count,
                   char **ret_error)
 {
-  static const char *const standard = LISTEN_DEFAULT;
+  const char *standard[2];
+  char buf[PATH_MAX];
   const bool accepting = s->accepting;
   bool passed = false;
   struct listener *l;
@@ -299,8 +326,8 @@ listeners_change (struct server *s, const char *const *specs, size_t count,
     passed |= l->passed;
   }
   if (count == 0 && !passed) {
-    specs = &standard;
-    count = 1;
+    specs = standard;
+    count = default_specs (standard, buf, sizeof buf);
   }
   for (i = 0; r == 0 && i < count; ++i)
     if (!listened_on (s, specs[i]))

@@ -193,6 +193,7 @@ server_run (struct server *s, unsigned workers)
   if (start_threads (s, workers) == 0 && start_services (s) == 0) {
     host_shutdown_notify (wake_for_shutdown, s);
     listeners_start (s);
+    server_greet (s);
     notify_ready ("Serving %s", s->plugin.p.name);
     ev_run (s->ev, 0);
     host_shutdown_notify (NULL, NULL);

@@ -111,15 +111,18 @@ extern int server_run (struct server *, unsigned workers);
 /* Sockets passed by systemd; the number added or -1. */
 extern int listener_add_activated (struct server *, char **ret_error);
 /* Have exactly these ("unix:PATH", "HOST:PORT", "vsock:CID:PORT") and the
- * passed ones; the default one when there is none.  What is new is opened
+ * passed ones; the default ones when there is none.  What is new is opened
  * first, and when that fails nothing is changed: -1 with a text.
  */
-#define LISTEN_DEFAULT "127.0.0.1:10809"
 extern int listeners_change (struct server *, const char *const *specs,
                              size_t count, char **ret_error);
 extern void listeners_start (struct server *);
 extern void listeners_stop (struct server *);
 extern void listeners_free (struct server *);
+
+/* --- greet.c --- */
+/* Log how clients reach it. */
+extern void server_greet (const struct server *);
 
 /* --- loop.c --- */
 extern int loop_start (struct loop *, struct server *);

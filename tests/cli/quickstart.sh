@@ -1,7 +1,7 @@
 # ./quickstart makes a pool once, serves it on both sockets, ends cleanly on
 # Ctrl-C, and finds the same data again.
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
-requires nbdcopy nbdinfo perl
+requires nbdcopy nbdinfo
 [ "$abs_top_builddir" = "$abs_top_srcdir/build" ] ||
   skip_all "quickstart builds in ./build"
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -33,7 +33,8 @@ stop ()
 head -c 5000000 /dev/urandom >"$tmp/in"
 truncate -s 200M "$tmp/in"
 start && pass "it serves" || { fail "it serves"; done_testing; }
-for line in "nbdinfo nbd" "nbdcopy some.img" "nbd-client" "qemu-system"; do
+for line in "nbdinfo nbd" "nbdcopy some.img" "nbd-client" "qemu-system" \
+  "btrnbdd: serving; to attach: nbdinfo --list 'nbd://127.0.0.1:$port'"; do
   grep -q "$line" "$tmp/quick.log"
   is $? 0 "it tells what to type: $line"
 done
@@ -41,6 +42,8 @@ is "$(nbdinfo --size "$tcp")" $((200 << 20)) "the size of disk0"
 ok "write through TCP" nbdcopy "$tmp/in" "$tcp"
 ok "read through the unix socket" nbdcopy "$unix" "$tmp/out"
 cmp -s "$tmp/in" "$tmp/out"; is $? 0 "the same bytes"
+ok "a disk more" "$BTRNBD" -s "$tmp/pool.control.sock" create disk1 --size 10M
+is "$(nbdinfo --size "${tcp%0}1")" $((10 << 20)) "is served at once"
 stop; is $? 0 "Ctrl-C ends it with status 0"
 [ ! -e "$tmp/pool.sock" ]; is $? 0 "the socket is gone"
 start && pass "it serves again" || { fail "it serves again"; done_testing; }

@@ -17,6 +17,7 @@ DAEMON_TESTS = \
 	tests/daemon/metrics.sh \
 	tests/daemon/limits.sh \
 	tests/daemon/reload.sh \
+	tests/daemon/restart.sh \
 	tests/daemon/systemd.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
@@ -29,5 +30,6 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/prometheus.py \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
+	tests/daemon/drain.py \
 	tests/daemon/systemd.py \
 	tests/daemon/transmission.py
