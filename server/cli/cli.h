@@ -48,6 +48,7 @@ struct cli {
   size_t in_len, in_size;
   char *message;                /* of the last call that failed */
   int error_code;               /* its rpc_code */
+  int error_errno;              /* of the engine's error, or 0 */
 #define CLI_NO_METHOD (-32601)  /* the server does not offer that */
 
   int status;                   /* when cli_parse says that it is over */
@@ -128,6 +129,11 @@ extern int cli_call_list (struct cli *c, const char *method,
 /* "btrnbd: CONTEXT: the reason": returns 1. */
 extern int cli_call_failed (struct cli *c, const char *fmt, ...)
   __attribute__ ((format (printf, 2, 3), cold));
+/* The same, of something that clients may hold: WAIT tries again until they
+ * have left.
+ */
+extern int cli_call_busy (struct cli *c, const char *method, json_t *params,
+                          bool wait);
 /* For messages: the socket or the first device. */
 extern const char *cli_pool_name (const struct cli *c);
 /* Of a server that events were asked of; NULL: it has ended. */

@@ -7,7 +7,12 @@
 int
 cmd_resize (struct cli *c)
 {
-  const struct cli_opt opts[] = { { NULL } };
+  bool when_free = false;
+  const struct cli_opt opts[] = {
+    { "when-free", 'w', CLI_FLAG, &when_free, NULL,
+      "to shrink, wait until no client has it open" },
+    { NULL }
+  };
   char **args = cli_parse (c, opts);
   uint64_t size;
   int status;
@@ -19,9 +24,9 @@ cmd_resize (struct cli *c)
   status = cli_connect (c, false);
   if (status)
     return status;
-  if (cli_call (c, "file.resize",
-                json_pack ("{s:o,s:I}", "path", rpc_string (args[0]),
-                           "size", (json_int_t) size), NULL) < 0)
+  if (cli_call_busy (c, "file.resize",
+                     json_pack ("{s:o,s:I}", "path", rpc_string (args[0]),
+                                "size", (json_int_t) size), when_free) < 0)
     status = cli_call_failed (c, "%s", args[0]);
   return cli_disconnect (c, status);
 }

@@ -7,7 +7,12 @@
 int
 cmd_rm (struct cli *c)
 {
-  const struct cli_opt opts[] = { { NULL } };
+  bool when_free = false;
+  const struct cli_opt opts[] = {
+    { "when-free", 'w', CLI_FLAG, &when_free, NULL,
+      "wait until no client has it open" },
+    { NULL }
+  };
   char **args = cli_parse (c, opts);
   int status;
 
@@ -17,9 +22,9 @@ cmd_rm (struct cli *c)
   if (status)
     return status;
   for (; *args; args++)
-    if (cli_call (c, "file.remove", json_pack ("{s:o}", "path",
-                                               rpc_string (*args)),
-                  NULL) < 0)
+    if (cli_call_busy (c, "file.remove",
+                       json_pack ("{s:o}", "path", rpc_string (*args)),
+                       when_free) < 0)
       status = cli_call_failed (c, "%s", *args);
   return cli_disconnect (c, status);
 }

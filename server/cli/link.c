@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,8 @@ read_line (struct cli *c)
   json_t *value;
   ssize_t n;
 
-  while ((end = memchr (c->in, '\n', c->in_len)) == NULL) {
+  while (c->in_len == 0 ||
+         (end = memchr (c->in, '\n', c->in_len)) == NULL) {
     if (c->in_len + CHUNK > c->in_size) {
       if (c->in_size >= ANSWER_MAX)
         return NULL;
@@ -159,6 +161,8 @@ take_answer (struct cli *c, json_t *answer, json_t **ret_result)
 
   if (error) {
     c->error_code = json_integer_value (json_object_get (error, "code"));
+    c->error_errno = json_integer_value (
+      json_object_get (json_object_get (error, "data"), "errno"));
     if (c->error_code == RPC_METHOD_NOT_FOUND)
       return fail_with (c, "this server does not offer that; btrnbdd with a "
                         "pool does");
@@ -231,6 +235,7 @@ call_here (struct cli *c, const char *method, json_t *params, int fd,
   if (c->progress.what)
     cli_progress_end (&c->progress);
   c->error_code = call.code;
+  c->error_errno = call.error ? btrnbd_error_errno (call.error) : 0;
   if (call.code != 0)
     r = fail_with (c, call.message);
   else if (ret_result)
@@ -262,6 +267,48 @@ cli_call (struct cli *c, const char *method, json_t *params,
           json_t **ret_result)
 {
   return cli_call_fd (c, method, params, -1, ret_result);
+}
+
+/* Something has happened at the server, or a second has passed. */
+static void
+wait_for_change (struct cli *c)
+{
+  struct pollfd p = { .fd = c->fd, .events = POLLIN };
+
+  if ((c->in_len > 0 && memchr (c->in, '\n', c->in_len) != NULL) ||
+      poll (&p, 1, 1000) > 0)
+    json_decref (cli_next_event (c));
+}
+
+static int
+note_clients (struct cli *c)
+{
+  char *text;
+
+  if (asprintf (&text, "%s; btrnbd clients tells by whom, --when-free waits",
+                c->message) < 0)
+    return -1;
+  free (c->message);
+  c->message = text;
+  return -1;
+}
+
+int
+cli_call_busy (struct cli *c, const char *method, json_t *params, bool wait)
+{
+  bool listening = false;
+  int r;
+
+  while ((r = cli_call (c, method, json_incref (params), NULL)) < 0 &&
+         c->error_errno == EBUSY && wait && c->socket) {
+    if (!listening && cli_call (c, "events.subscribe", NULL, NULL) < 0)
+      break;
+    listening = true;
+    wait_for_change (c);
+  }
+  json_decref (params);
+  return r < 0 && c->error_errno == EBUSY && c->socket && !wait
+    ? note_clients (c) : r;
 }
 
 int

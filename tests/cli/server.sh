@@ -118,6 +118,8 @@ ok "two pictures as JSON" bash -c \
 is "$(jq -s '[length, (.[] | .exports[0].write.requests > 0)]' \
      -c "$tmp/top.json")" "[2,true,true]" "with rates"
 ok "create" s create victim --size 64M
+fails_with 1 "in use.*btrnbd clients tells by whom" "rm says who may know" \
+           s rm vm1
 for i in 1 2 3; do
   fio --name=bad --ioengine=nbd --uri="$(export_uri victim)" --rw=randwrite \
     --bs=64k --size=64M --time_based --runtime=60 --thread --iodepth=16 \
@@ -138,6 +140,24 @@ gone ()
 }
 ok "all are gone" wait_until 10 gone
 ok "now the volume can go" s rm victim
+ok "create" s create held --size 1M
+/usr/bin/python3 - "$(export_uri held)" <<'PY' &
+import nbd, sys, time
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+time.sleep(2)
+h.shutdown()
+PY
+holder=$!
+held ()
+{
+  s --json clients | jq -e '[.[] | select (.export == "held")] != []'
+}
+ok "a client holds it" wait_until 10 held
+ok "rm --when-free" timeout 20 "$BTRNBD" -s "$ctl" rm --when-free held
+wait "$holder"
+is "$?" 0 "it had the volume until it left"
+fails_with 1 "no such file" "it is gone" s ls held
 ok "the good client saw no error" wait "$good"
 fails_with 1 "there is no client $good_id" "kick who has left" \
            s kick "$good_id"
