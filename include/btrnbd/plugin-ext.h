@@ -12,7 +12,7 @@
  * add calls at the end:
  *
  *   1  try_pread, try_pwrite
- *   2  control, control_events, export_name
+ *   2  control, control_events, export_name, log_to
  */
 #ifndef BTRNBD_PLUGIN_EXT_H
 #define BTRNBD_PLUGIN_EXT_H
@@ -67,6 +67,12 @@ struct btrnbd_plugin_ext {
    * nbdkit_error.
    */
   int (*export_name) (const char *name, char *buf, size_t size);
+
+  /* What nobody who calls can be told goes to FN, from any thread: LEVEL 0
+   * error, 1 warning, 2 information, 3 debugging; one line.  Called once,
+   * before .config.  nbdkit_error would make an error of everything.
+   */
+  void (*log_to) (void (*fn) (int level, const char *line));
 };
 
 typedef const struct btrnbd_plugin_ext *(*btrnbd_plugin_ext_init_fn) (void);

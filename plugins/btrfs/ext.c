@@ -31,6 +31,7 @@ static const struct btrnbd_plugin_ext extension = {
   .try_pread = ext_try_pread,
   .control = plugin_control_call,
   .control_events = plugin_control_events,
+  .log_to = plugin_log_to,
   .export_name = ext_export_name,
 };
 

@@ -94,13 +94,23 @@ plugin_thread_model (void)
   return NBDKIT_THREAD_MODEL_PARALLEL;
 }
 
+static void (*host_log) (int level, const char *line); /* or NULL */
+
+void
+plugin_log_to (void (*fn) (int level, const char *line))
+{
+  host_log = fn;
+}
+
 static void
 log_line (void *opaque, int level, const char *line)
 {
   static const char *const names[] = { "error", "warning", "info" };
 
   (void) opaque;
-  if (level <= 2)
+  if (host_log)
+    host_log (level, line);
+  else if (level <= 2)
     nbdkit_error ("%s: %s", names[level < 0 ? 0 : level], line);
   else
     nbdkit_debug ("%s", line);

@@ -41,6 +41,9 @@ extern struct btrnbd_pool *plugin_pool;
 /* Export handles that are open now. */
 extern unsigned plugin_open_handles (void);
 
+/* As `log_to` of <btrnbd/plugin-ext.h>. */
+extern void plugin_log_to (void (*fn) (int level, const char *line));
+
 /* The file behind the host's handle. */
 extern struct btrnbd_file *plugin_handle_file (void *handle);
 

@@ -66,6 +66,16 @@ take_table (struct plugin *pl, const struct nbdkit_plugin *theirs)
 }
 
 static void
+log_line (int level, const char *line)
+{
+  static const enum host_log_level levels[] = {
+    HOST_LOG_ERROR, HOST_LOG_WARNING, HOST_LOG_INFO, HOST_LOG_DEBUG,
+  };
+
+  host_log (levels[level < 0 ? 0 : level > 3 ? 3 : level], "%s", line);
+}
+
+static void
 take_extension (struct plugin *pl)
 {
   btrnbd_plugin_ext_init_fn init =
@@ -80,6 +90,8 @@ take_extension (struct plugin *pl)
   if (ext->version < 2 && size > offsetof (struct btrnbd_plugin_ext, control))
     size = offsetof (struct btrnbd_plugin_ext, control);
   memcpy (&pl->ext, ext, size);
+  if (pl->ext.log_to)
+    pl->ext.log_to (log_line);
 }
 
 int

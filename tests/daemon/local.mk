@@ -14,6 +14,7 @@ DAEMON_TESTS = \
 	tests/daemon/control.sh \
 	tests/daemon/config.sh \
 	tests/daemon/dist.sh \
+	tests/daemon/log.sh \
 	tests/daemon/metrics.sh \
 	tests/daemon/limits.sh \
 	tests/daemon/reload.sh \
