@@ -1,7 +1,8 @@
 /* Fuzz target: open a pool, walk all its trees and read all its files.
  *
- * The image is the one of tests/corrupt; an input changes its metadata, and
- * checksums are made good again, so that damage gets past them.  Input: any
+ * The image is the one of tests/corrupt, or $FUZZ_BASE; an input changes its
+ * metadata, or, of an image with a log, the log, and checksums are made good
+ * again, so that damage gets past them.  Input: any
  * number of records: block (1: index into the tree blocks, 255: superblock),
  * offset (2), length (1), bytes.
  */
@@ -43,7 +44,8 @@ static int
 collect (void *opaque, const void *buf, const struct rawimg_root *root)
 {
   (void) opaque;
-  (void) root;
+  if (le64_get (healthy.super->log_root) != 0 && root->id != BTRFS_TREE_LOG)
+    return 0;
   for (unsigned i = 0; i < nr_blocks; ++i)
     if (blocks[i] == tb_bytenr (buf))
       return 0;
@@ -181,6 +183,8 @@ LLVMFuzzerCustomMutator (uint8_t *data, size_t size, size_t max_size,
     break;
   default:
     value = le64_make (rnd * UINT64_C (0x9e3779b97f4a7c15));
+    if (rnd & 0x800) /* an inode, or an index */
+      value = le64_make ((rnd >> 4) % 128 + (rnd & 0x400 ? 256 : 0));
     break;
   }
   data[size] = index;

@@ -38,4 +38,5 @@ endif
 
 dist_check_SCRIPTS += tests/fuzz/fuzz.sh
 TESTS += tests/fuzz/fuzz.sh
-EXTRA_DIST += tests/fuzz/corpus-format tests/fuzz/corpus-image
+EXTRA_DIST += tests/fuzz/corpus-format tests/fuzz/corpus-image \
+	tests/fuzz/corpus-log

@@ -7,4 +7,5 @@ tests_log_look_LDADD = libengine.la
 log_replay_tests = tests/log/replay.sh
 dist_check_SCRIPTS += $(log_replay_tests)
 TESTS += $(log_replay_tests)
-EXTRA_DIST += tests/log/replay.py tests/log/replay-scenarios
+EXTRA_DIST += tests/log/replay.py tests/log/replay-scenarios \
+	tests/log/make-image.sh tests/log/log.img.zst

@@ -38,6 +38,21 @@ else
 fi
 [ -z "$only" ] || done_testing
 
+# Logs of our own, under Linux and under us.
+drive=$abs_top_builddir/tests/log/drive
+requires_file "$drive"
+if [ -z "${BTRNBD_QUICK:-}" ]; then
+  run_py "our logs" --drive "$drive" --fast --rotate 1 "$list"
+fi
+
+# Made up from seeds; any other: replay.py --random SEED 1.
+count=25
+[ -z "${BTRNBD_QUICK:-}" ] || count=5
+[ -z "${BTRNBD_FULL:-}" ] || count=1000
+run_py "random" --fast --rotate 0 --random "${LOG_SEED:-1}" $count
+run_py "random, our logs" --drive "$drive" --fast --rotate 0 \
+  --random "${LOG_SEED:-1}" $count
+
 # A log that cannot be replayed: the last commit is served read-only, whoever
 # asks is told what was promised beyond it, and nothing is written.
 make_log ()

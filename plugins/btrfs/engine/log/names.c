@@ -34,6 +34,23 @@ struct namer {
   struct tree *from;           /* the subvolume; lock held shared */
 };
 
+/* Replay writes references and attributes over those of the last commit.
+ * Where a smaller item is in the way and both do not fit into one leaf,
+ * Linux (6.18 at least) does not make room for the larger one, and dies: such
+ * an item may only be committed.
+ */
+static int
+check_size (const struct tree *log, struct key key, uint32_t size)
+{
+  const struct format_info *fi = block_cache_format (log->cache);
+
+  if (key.type > BTRFS_INODE_ITEM && key.type <= BTRFS_XATTR_ITEM &&
+      size > tb_max_item_size (fi->nodesize) / 2)
+    return err_new (ERR_item_too_big, "%u bytes of names or attributes of "
+                    "inode %llu", size, (unsigned long long) key.objectid);
+  return 0;
+}
+
 int
 log_copy_items (struct logs *l, struct tree *log, struct tree *from,
                 struct key first, struct key last)
@@ -49,8 +66,10 @@ log_copy_items (struct logs *l, struct tree *log, struct tree *from,
 
     if (key_cmp (key, last) > 0)
       break;
-    r = tree_insert_data (&l->blocks.txn, log, key, cursor_data (&cur),
-                          cursor_size (&cur));
+    r = check_size (log, key, cursor_size (&cur));
+    if (r == 0)
+      r = tree_insert_data (&l->blocks.txn, log, key, cursor_data (&cur),
+                            cursor_size (&cur));
     if (r == 0)
       r = cursor_next (&cur);
   }

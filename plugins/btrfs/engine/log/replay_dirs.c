@@ -83,16 +83,22 @@ int
 replay_dir_deletes (struct replay *p, uint64_t dir)
 {
   CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
+  uint64_t done = 0;           /* indexes below have been looked at */
   int r = tree_find (p->log, KEY (dir, BTRFS_DIR_LOG_INDEX, 0), &c, NULL);
 
   while (r == 0 && cursor_at_item (&c)) {
     const struct key key = cursor_key (&c);
-    const uint64_t last = le64_get (*(const le64 *) cursor_data (&c));
+    uint64_t first = MAX (key.offset, done), last;
 
     if (key.objectid != dir || key.type != BTRFS_DIR_LOG_INDEX)
       break;
-    if (last >= key.offset)
-      r = delete_range (p, dir, key.offset, last);
+    last = le64_get (*(const le64 *) cursor_data (&c));
+    if (last >= first) {
+      r = delete_range (p, dir, first, last);
+      if (last == UINT64_MAX)
+        break;
+      done = last + 1;
+    }
     if (r == 0)
       r = cursor_next (&c);
   }

@@ -72,6 +72,9 @@ put_inode (struct replay *p, uint64_t ino,
       r = replay_inode_get (p, ino, &have, ret_had);
   }
   item = merge (p, logged, &have);
+  /* It has a name now, and must not be deleted before that is there. */
+  if (le32_get (item.nlink) == 0)
+    item.nlink = le32_make (1);
   if (r == 0)
     r = replay_inode_put (p, ino, &item);
   return r < 0 ? r : replay_note_links (p, ino);
@@ -136,7 +139,12 @@ replay_xattr (struct replay *p, const struct cursor *c)
 
 /* --- checksums --- */
 
-/* Copy from the log what it has of [START, END), replacing what is there. */
+/* Copy from the log what it has of [START, END), replacing what is there.
+ * Extents that share sectors do so again and again: up to a bound, which is
+ * out of reach for what anybody writes between two commits.
+ */
+#define SUMS_MAX (UINT64_C (1) << 32)
+
 static int
 replay_sums (struct replay *p, uint64_t start, uint64_t end)
 {
@@ -157,6 +165,8 @@ replay_sums (struct replay *p, uint64_t start, uint64_t end)
         key.type == BTRFS_EXTENT_CSUM) {
       if (key.offset >= end)
         break;
+      if (from < to && (p->sums += (to - from) / p->sectorsize) > SUMS_MAX)
+        return err_new (ERR_log_format, "too many checksums");
       if (from < to)
         r = csum_items_delete (p->env->roots, p->txn, from, to - from);
       if (r == 0 && from < to)

@@ -253,12 +253,12 @@ find_rec (enum pack_kind kind, const void *item, uint32_t size,
   }
 }
 
-/* A reference that is in the subvolume's item at the key of C, but not in the
- * log's at C.
+/* A reference that is in the subvolume's item at the key of C, from offset *AT
+ * on, but not in the log's at C.  *AT becomes where it is.
  */
 static int
-find_stale (struct replay *p, const struct cursor *c, uint64_t *ret_parent,
-            struct replay_name *ret, bool *ret_found)
+find_stale (struct replay *p, const struct cursor *c, uint32_t *at,
+            uint64_t *ret_parent, struct replay_name *ret, bool *ret_found)
 {
   CLEANUP_CURSOR struct cursor have = CURSOR_INIT;
   const struct key key = cursor_key (c);
@@ -268,11 +268,14 @@ find_stale (struct replay *p, const struct cursor *c, uint64_t *ret_parent,
   bool found;
   int r = tree_find (p->root->tree, key, &have, ret_found);
 
+  if (*at > 0)
+    rec = (struct pack_rec) { .head = "", .offset = *at };
   while (r == 0 && *ret_found) {
     r = pack_next (kind, cursor_data (&have), cursor_size (&have), &rec,
                    ret_found);
     if (r < 0 || !*ret_found)
       break;
+    *at = rec.offset;
     *ret_parent = kind == PACK_REF ? key.offset
       : le64_get (((const struct btrfs_inode_extref *) rec.head)->parent);
     r = replay_name_copy (ret, &rec);
@@ -290,11 +293,12 @@ drop_stale (struct replay *p, const struct cursor *c)
 {
   struct replay_name n;
   uint64_t parent = 0;
+  uint32_t at = 0;
   bool found;
   int r;
 
   for (;;) {
-    r = find_stale (p, c, &parent, &n, &found);
+    r = find_stale (p, c, &at, &parent, &n, &found);
     if (r < 0 || !found)
       return r;
     r = replay_unlink (p, parent, replay_name (&n));

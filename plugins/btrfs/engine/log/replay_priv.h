@@ -40,6 +40,7 @@ struct replay {
   bool mixed;                  /* data and metadata share block groups */
   struct replay_takens taken;  /* mixed only */
   unsigned inodes;             /* put back so far */
+  uint64_t sums;               /* checksums put back so far */
 
   /* Of the subvolume at hand. */
   struct tree *log;            /* nobody else knows it: no lock is taken */
