@@ -1,7 +1,7 @@
 /* inode: which names the running transaction has changed, for the log.
  *
  * Per subvolume, the inodes that got, lost or changed a name, and the places
- * (directory, index) where entries came or went, since a log took them last.
+ * (directory, index) that entries went from, since a log took them last.
  * Noted inside the critical section of the tree that changes the items, so
  * that whoever holds the tree's lock sees notes and items agree.
  *
@@ -114,30 +114,53 @@ grow (void **v, size_t n, size_t *cap, size_t size)
   return true;
 }
 
-static bool
-push (struct changed_root *c, uint64_t ino, struct name_place place)
+static void
+push_inode (struct changed_root *c, uint64_t ino)
 {
-  if (!grow ((void **) &c->inodes, c->num_inodes, &c->cap_inodes,
-             sizeof *c->inodes) ||
-      !grow ((void **) &c->places, c->num_places, &c->cap_places,
-             sizeof *c->places))
-    return false;
-  c->inodes[c->num_inodes++] = ino;
-  c->places[c->num_places++] = place;
-  return true;
+  if (c->num_inodes > 0 && c->inodes[c->num_inodes - 1] == ino)
+    return;
+  if (grow ((void **) &c->inodes, c->num_inodes, &c->cap_inodes,
+            sizeof *c->inodes))
+    c->inodes[c->num_inodes++] = ino;
+  else
+    lose (c);
+}
+
+static void
+push_place (struct changed_root *c, struct name_place place)
+{
+  if (grow ((void **) &c->places, c->num_places, &c->cap_places,
+            sizeof *c->places))
+    c->places[c->num_places++] = place;
+  else
+    lose (c);
 }
 
 void
-inode_note_name (struct inodes *ii, const struct txn *txn, struct root *root,
-                 uint64_t ino, uint64_t dir, uint64_t index)
+inode_note_added (struct inodes *ii, const struct txn *txn, struct root *root,
+                  uint64_t ino)
 {
-  const struct name_place place = { dir, index };
   struct changed_root *c;
 
   SCOPED_LOCK (&ii->lock);
   c = changes_of (ii, txn, root->id);
-  if (c != NULL && !c->lost && !push (c, ino, place))
-    lose (c);
+  if (c != NULL && !c->lost)
+    push_inode (c, ino);
+}
+
+void
+inode_note_removed (struct inodes *ii, const struct txn *txn,
+                    struct root *root, uint64_t ino, struct name_place place)
+{
+  struct changed_root *c;
+
+  SCOPED_LOCK (&ii->lock);
+  c = changes_of (ii, txn, root->id);
+  if (c == NULL || c->lost)
+    return;
+  push_inode (c, ino);
+  if (!c->lost)
+    push_place (c, place);
 }
 
 void
@@ -175,13 +198,15 @@ sort (struct names_changed *n)
 {
   size_t i, k;
 
-  if (n->num_inodes == 0)
+  if (n->num_inodes > 0) {
+    qsort (n->inodes, n->num_inodes, sizeof *n->inodes, by_number);
+    for (i = k = 1; i < n->num_inodes; ++i)
+      if (n->inodes[i] != n->inodes[k - 1])
+        n->inodes[k++] = n->inodes[i];
+    n->num_inodes = k;
+  }
+  if (n->num_places == 0)
     return;
-  qsort (n->inodes, n->num_inodes, sizeof *n->inodes, by_number);
-  for (i = k = 1; i < n->num_inodes; ++i)
-    if (n->inodes[i] != n->inodes[k - 1])
-      n->inodes[k++] = n->inodes[i];
-  n->num_inodes = k;
   qsort (n->places, n->num_places, sizeof *n->places, by_place);
   for (i = k = 1; i < n->num_places; ++i)
     if (by_place (&n->places[i], &n->places[k - 1]) != 0)

@@ -119,7 +119,7 @@ create_items (struct txn *txn, struct creation *c)
     r = dir_add (txn, root, c->dir->ino, c->name, c->index, &loc);
   if (r < 0)
     return r;
-  inode_note_name (c->dir->inodes, txn, root, c->ino, c->dir->ino, c->index);
+  inode_note_added (c->dir->inodes, txn, root, c->ino);
   c->dir->priv->next_index = c->index + 1;
   c->dir->size += 2 * c->name.len;
   inode_touch (c->dir, txn);

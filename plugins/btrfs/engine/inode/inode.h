@@ -159,7 +159,7 @@ extern int inode_write_item (struct txn *, struct inode *);
 
 /* Names that the transaction TRANSID has changed in subvolume ROOT_ID since
  * the last call: inodes (ascending) that got, lost or changed one, and places
- * where directory entries came or went (ascending).  False: that cannot be
+ * that directory entries went from (ascending).  False: that cannot be
  * told, or a log cannot say it.  While the subvolume's tree lock is held, by
  * one caller at a time, the answer agrees with the tree.
  */

@@ -162,13 +162,15 @@ extern int inode_next_index (struct inode *dir, uint64_t *ret_index);
 extern int inode_dir_changed (struct txn *, struct inode *dir,
                               uint64_t used_index, int64_t name_bytes);
 
-/* For the log: TXN gives or takes the name of INO at INDEX in DIR; or it does
+/* For the log: TXN gives INO a name; takes its name at a place; or does
  * something to names in ROOT that no log can say.  ROOT's tree lock is held
  * exclusively, by the section that changes the items.
  */
-extern void inode_note_name (struct inodes *, const struct txn *,
-                             struct root *, uint64_t ino, uint64_t dir,
-                             uint64_t index);
+extern void inode_note_added (struct inodes *, const struct txn *,
+                              struct root *, uint64_t ino);
+extern void inode_note_removed (struct inodes *, const struct txn *,
+                                struct root *, uint64_t ino,
+                                struct name_place);
 extern void inode_note_beyond_log (struct inodes *, const struct txn *,
                                    struct root *);
 

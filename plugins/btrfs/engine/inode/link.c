@@ -81,7 +81,7 @@ link_items (struct txn *txn, struct inode *in, struct inode *dir,
     r = dir_add (txn, root, dir->ino, name, index, &loc);
   if (r < 0)
     return r;
-  inode_note_name (ii, txn, root, in->ino, dir->ino, index);
+  inode_note_added (ii, txn, root, in->ino);
   dir->priv->next_index = index + 1;
   dir->size += 2 * name.len;
   ++in->nlink;

@@ -228,7 +228,8 @@ take_entry (struct renaming *rn, struct txn *txn, struct side *s)
     inode_note_beyond_log (rn->ii, txn, rn->root);
     return sref_del (rn->ii->env.roots, txn, &ref);
   }
-  inode_note_name (rn->ii, txn, rn->root, s->in->ino, s->dir->ino, s->index);
+  inode_note_removed (rn->ii, txn, rn->root, s->in->ino,
+                      (struct name_place) { s->dir->ino, s->index });
   return iref_del (txn, rn->root, s->in->ino, s->dir->ino, s->name);
 }
 
@@ -248,8 +249,7 @@ put_entry (struct renaming *rn, struct txn *txn, const struct side *target,
   dir->size += 2 * place->name.len;
   if (target->in == NULL)
     return sref_add (rn->ii->env.roots, txn, &ref, place->new_index);
-  inode_note_name (rn->ii, txn, rn->root, target->in->ino, dir->ino,
-                   place->new_index);
+  inode_note_added (rn->ii, txn, rn->root, target->in->ino);
   if (place->new_place == IREF_EXTREF)
     inode_extref_use (rn->ii, txn, rn->root);
   return iref_add (txn, rn->root, target->in->ino, dir->ino, place->name,

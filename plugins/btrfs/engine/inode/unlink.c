@@ -35,7 +35,8 @@ unlink_items (struct txn *txn, struct inode *dir, struct name name,
     r = iref_del (txn, root, in->ino, dir->ino, name);
   if (r < 0)
     return r;
-  inode_note_name (dir->inodes, txn, root, in->ino, dir->ino, index);
+  inode_note_removed (dir->inodes, txn, root, in->ino,
+                      (struct name_place) { dir->ino, index });
   dir->size -= MIN (dir->size, (uint64_t) 2 * name.len);
   in->nlink = S_ISDIR (in->mode) ? 0 : in->nlink - 1;
   inode_touch_names (in, txn);

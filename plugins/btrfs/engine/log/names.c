@@ -2,9 +2,9 @@
  *
  * Either the log of a subvolume says nothing of names, or it holds all that
  * the running transaction had changed of them at one moment: of each inode
- * that got or lost a name, all its names; of each directory, which of the
- * entries that came or went are there.  Replay takes every entry away that a
- * range covers and no item confirms, before it adds any, so whatever was
+ * that got or lost a name, all its names; of each directory, which entries
+ * went.  Replay takes every entry away that a range covers and no item
+ * confirms, before it adds those that the inodes know of, so whatever was
  * exchanged, replaced or moved in whatever order ends as it was at that
  * moment.  No inode has to be looked for that might conflict, no ancestor,
  * and nothing that was logged before can contradict what is logged now.
@@ -13,10 +13,11 @@
  * the size of directories (inode/changes.c keeps the list).  Items are copied
  * under one hold of the subvolume's tree lock: that is the moment.
  *
- * Format: DIR_LOG_INDEX (dir, first) -> last: between these indexes the log
- * holds every entry there is.  Ranges only grow.  An inode whose contents the
- * log does not have is there with generation 0, which makes replay create it
- * empty or leave it as it is.
+ * Format: DIR_LOG_INDEX (dir, first) -> last: of the entries between these
+ * indexes replay keeps those that the log has a DIR_INDEX item of, which takes
+ * an index that was used again.  Ranges only grow.  An inode whose contents
+ * the log does not have is there with generation 0, which makes replay create
+ * it empty or leave it as it is.
  */
 #include <config.h>
 
@@ -223,9 +224,9 @@ add_range (struct namer *n, uint64_t dir, uint64_t first, uint64_t last)
   }
 }
 
-/* The places [first, last] of DIR, each of which has changed. */
+/* The places [first, last] of DIR, from each of which an entry went. */
 static int
-put_entries (struct namer *n, uint64_t dir, uint64_t first, uint64_t last)
+put_places (struct namer *n, uint64_t dir, uint64_t first, uint64_t last)
 {
   int r = add_range (n, dir, first, last);
 
@@ -253,7 +254,7 @@ put_dir (struct namer *n, const struct name_place *v, size_t num)
   for (i = 0; i < num && r == 0; i = k) {
     for (k = i + 1; k < num && v[k].index == v[k - 1].index + 1; ++k)
       ;
-    r = put_entries (n, dir, v[i].index, v[k - 1].index);
+    r = put_places (n, dir, v[i].index, v[k - 1].index);
   }
   return r;
 }
