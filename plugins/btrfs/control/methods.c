@@ -9,12 +9,17 @@
 
 /* Sorted by name.  methods.h says how to add one. */
 static const struct control_method methods[] = {
+  { "export.diff", control_export_diff, CONTROL_READS, NULL },
   { "export.list", control_export_list, CONTROL_READS, NULL },
+  { "file.clone-range", control_file_clone_range, CONTROL_WRITES,
+    "file.written" },
+  { "file.dedupe", control_file_dedupe, CONTROL_WRITES, NULL },
   { "file.get", control_file_get, CONTROL_READS, NULL },
   { "file.link", control_file_link, CONTROL_WRITES, "file.linked" },
   { "file.list", control_file_list, CONTROL_READS, NULL },
   { "file.mkdir", control_file_mkdir, CONTROL_WRITES, "file.created" },
   { "file.put", control_file_put, CONTROL_WRITES, "file.written" },
+  { "file.reflink", control_file_reflink, CONTROL_WRITES, "file.written" },
   { "file.remove", control_file_remove, CONTROL_WRITES, "file.removed" },
   { "file.rename", control_file_rename, CONTROL_WRITES, "file.renamed" },
   { "file.resize", control_file_resize, CONTROL_WRITES, "file.resized" },
@@ -25,6 +30,14 @@ static const struct control_method methods[] = {
   { "pool.stats", control_pool_stats, CONTROL_READS, NULL },
   { "pool.sync", control_pool_sync, CONTROL_READS, NULL },
   { "rpc.methods", control_rpc_methods, CONTROL_READS, NULL },
+  { "subvol.remove", control_subvol_remove, CONTROL_WRITES,
+    "subvol.removed" },
+  { "subvol.set-default", control_subvol_set_default, CONTROL_WRITES, NULL },
+  { "subvol.set-read-only", control_subvol_set_read_only, CONTROL_WRITES,
+    "subvol.changed" },
+  { "subvol.snapshot", control_subvol_snapshot, CONTROL_WRITES,
+    "subvol.created" },
+  { "volume.clone", control_volume_clone, CONTROL_WRITES, "volume.created" },
   { "volume.create", control_volume_create, CONTROL_WRITES,
     "volume.created" },
   { "volume.remove", control_volume_remove, CONTROL_WRITES,
@@ -33,6 +46,11 @@ static const struct control_method methods[] = {
     "volume.renamed" },
   { "volume.resize", control_volume_resize, CONTROL_WRITES,
     "volume.resized" },
+  { "volume.rollback", control_volume_rollback, CONTROL_WRITES,
+    "volume.rolled-back" },
+  { "volume.snapshot", control_volume_snapshot, CONTROL_WRITES,
+    "volume.snapshotted" },
+  { "volume.snapshots", control_volume_snapshots, CONTROL_READS, NULL },
 };
 #define NUM_METHODS (sizeof methods / sizeof methods[0])
 

@@ -132,13 +132,13 @@ control_file_remove (struct control_call *call)
 {
   struct btrnbd_stat st;
   const char *path;
-  int r;
+  int all = 0, r;
 
-  if (!control_params (call, "{s:s}", "path", &path))
+  if (!control_params (call, "{s:s,s?b}", "path", &path, "snapshots", &all))
     return;
   r = btrnbd_stat (call->pool, path, &st);
   if (r == 0)
-    r = st.is_subvol ? btrnbd_volume_remove (call->pool, path)
+    r = st.is_subvol ? control_remove_subvol (call->pool, path, all)
       : btrnbd_unlink (call->pool, path);
   control_done (call, r);
 }

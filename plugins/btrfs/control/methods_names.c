@@ -88,9 +88,11 @@ void
 control_volume_remove (struct control_call *call)
 {
   const char *name;
+  int all = 0;
 
-  if (control_params (call, "{s:s}", "name", &name))
-    control_done (call, btrnbd_volume_remove (call->pool, name));
+  if (control_params (call, "{s:s,s?b}", "name", &name, "snapshots", &all))
+    control_done (call, all ? btrnbd_volume_remove_all (call->pool, name)
+                  : btrnbd_volume_remove (call->pool, name));
 }
 
 void

@@ -51,6 +51,22 @@ extern void control_volume_create (struct control_call *);
 extern void control_volume_remove (struct control_call *);
 extern void control_volume_resize (struct control_call *);
 extern void control_volume_rename (struct control_call *);
+/* methods_snapshots.c */
+extern void control_export_diff (struct control_call *);
+extern void control_file_clone_range (struct control_call *);
+extern void control_file_dedupe (struct control_call *);
+extern void control_file_reflink (struct control_call *);
+extern void control_subvol_remove (struct control_call *);
+extern void control_subvol_set_default (struct control_call *);
+extern void control_subvol_set_read_only (struct control_call *);
+extern void control_subvol_snapshot (struct control_call *);
+extern void control_volume_clone (struct control_call *);
+extern void control_volume_rollback (struct control_call *);
+extern void control_volume_snapshot (struct control_call *);
+extern void control_volume_snapshots (struct control_call *);
+/* The volume, with ALL of its snapshots, or other subvolume at PATH. */
+extern int control_remove_subvol (struct btrnbd_pool *, const char *path,
+                                  bool all);
 /* methods_files.c */
 extern void control_file_list (struct control_call *);
 extern void control_file_link (struct control_call *);
