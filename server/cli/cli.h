@@ -188,7 +188,15 @@ extern void cli_progress_end (struct cli_progress *);
 /* --- commands --- */
 
 extern int cmd_clients (struct cli *);
+extern int cmd_clone (struct cli *);
+extern int cmd_clone_range (struct cli *);
 extern int cmd_create (struct cli *);
+extern int cmd_dedupe (struct cli *);
+extern int cmd_diff (struct cli *);
+extern int cmd_rollback (struct cli *);
+extern int cmd_snapshot (struct cli *);
+extern int cmd_snapshots (struct cli *);
+extern int cmd_subvol (struct cli *);
 extern int cmd_df (struct cli *);
 extern int cmd_dump_tree (struct cli *);
 extern int cmd_events (struct cli *);

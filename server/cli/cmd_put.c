@@ -33,11 +33,28 @@ open_source (const char *source)
   return fd;
 }
 
+/* FILE is in the pool, too. */
+static int
+reflink (struct cli *c, char **args)
+{
+  int status = cli_connect (c, false);
+
+  if (status)
+    return status;
+  if (cli_call (c, "file.reflink",
+                json_pack ("{s:o,s:o}", "from", rpc_string (args[0]), "to",
+                           rpc_string (args[1])), NULL) < 0)
+    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
+  return cli_disconnect (c, status);
+}
+
 int
 cmd_put (struct cli *c)
 {
-  bool nocow = false;
+  bool nocow = false, share = false;
   const struct cli_opt opts[] = {
+    { "reflink", 0, CLI_FLAG, &share, NULL,
+      "FILE is in the pool; PATH shares its data" },
     { "nocow", 0, CLI_FLAG, &nocow, NULL,
       "a new file is overwritten in place, without checksums" },
     { NULL }
@@ -47,6 +64,10 @@ cmd_put (struct cli *c)
 
   if (!args)
     return c->status;
+  if (share && nocow)
+    return cli_usage_error (c, "--reflink and --nocow exclude each other");
+  if (share)
+    return reflink (c, args);
   fd = open_source (args[0]);
   if (fd == -1)
     return 1;

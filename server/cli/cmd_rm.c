@@ -7,8 +7,10 @@
 int
 cmd_rm (struct cli *c)
 {
-  bool when_free = false;
+  bool when_free = false, recursive = false;
   const struct cli_opt opts[] = {
+    { "recursive", 'r', CLI_FLAG, &recursive, NULL,
+      "volumes with their snapshots" },
     { "when-free", 'w', CLI_FLAG, &when_free, NULL,
       "wait until no client has it open" },
     { NULL }
@@ -23,8 +25,8 @@ cmd_rm (struct cli *c)
     return status;
   for (; *args; args++)
     if (cli_call_busy (c, "file.remove",
-                       json_pack ("{s:o}", "path", rpc_string (*args)),
-                       when_free) < 0)
+                       json_pack ("{s:o,s:b}", "path", rpc_string (*args),
+                                  "snapshots", recursive), when_free) < 0)
       status = cli_call_failed (c, "%s", *args);
   return cli_disconnect (c, status);
 }

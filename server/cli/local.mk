@@ -3,8 +3,10 @@ bin_PROGRAMS += server/cli/btrnbd
 server_cli_btrnbd_SOURCES = \
 	server/cli/cli.h \
 	server/cli/cmd_clients.c \
+	server/cli/cmd_clone_range.c \
 	server/cli/cmd_create.c \
 	server/cli/cmd_df.c \
+	server/cli/cmd_diff.c \
 	server/cli/cmd_dump_tree.c \
 	server/cli/cmd_events.c \
 	server/cli/cmd_get.c \
@@ -18,6 +20,8 @@ server_cli_btrnbd_SOURCES = \
 	server/cli/cmd_reload.c \
 	server/cli/cmd_resize.c \
 	server/cli/cmd_rm.c \
+	server/cli/cmd_snapshot.c \
+	server/cli/cmd_subvol.c \
 	server/cli/cmd_stat.c \
 	server/cli/cmd_top.c \
 	server/cli/link.c \

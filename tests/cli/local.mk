@@ -7,6 +7,7 @@ cli_tests = \
 	tests/cli/served-btrnbdd.sh \
 	tests/cli/served-nbdkit.sh \
 	tests/cli/server.sh \
+	tests/cli/snapshots.sh \
 	tests/cli/super-copy.sh \
 	tests/cli/usage.sh
 dist_check_SCRIPTS += $(cli_tests)
