@@ -101,6 +101,8 @@ static void
 continue_tls (struct conn *c)
 {
   struct tls_identity id;
+  char peer[CONN_PEER_MAX];
+  const char *why;
 
   /* The acknowledgement of STARTTLS still goes in clear. */
   conn_flush (c);
@@ -110,7 +112,10 @@ continue_tls (struct conn *c)
   case TLS_AGAIN:
     return;
   case TLS_FAILED:
-    conn_kill (c, tls_session_error (c->tls));
+    why = tls_session_error (c->tls);
+    host_log (HOST_LOG_WARNING, "client %lu (%s): TLS refused: %s", c->id,
+              conn_peer (c, peer, sizeof peer), why);
+    conn_kill (c, why);
     return;
   case TLS_READY:
     tls_session_identity (c->tls, &id);

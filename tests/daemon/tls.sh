@@ -39,6 +39,8 @@ ok "start, clients are verified" start_daemon --tls require \
   --tls-certificates "$tmp/pki" --tls-verify-peer --plugin "$TEST_PLUGIN"
 ok "a client of the CA" nbd_tls pki
 not_ok "a client of another CA" nbd_tls other
+like "$(cat "$tmp/daemon.log")" 'TLS refused: .*certificate' \
+  "the log tells why"
 ok "stop" stop_daemon
 
 ok "start with a pre-shared key" start_daemon --tls require \

@@ -10,40 +10,6 @@ pool=$tmp/pool.img
 files=${BTRNBD_FULL:+2000}
 files=${files:-60}
 
-# Writes files that tell their numbers, and notes each whose fsync and whose
-# directory's returned; or compares those that were noted.
-cat >"$tmp/files.py" <<'PY'
-import os, random, sys
-what, top, acked = sys.argv[1:]
-def content(i):
-    r = random.Random(i)
-    return r.randbytes(r.choice((1, 100, 4096, 5000, 70000, 300000)))
-def path(i):
-    return '%s/%d/%d' % (top, i % 7, i)
-if what == 'write':
-    log = os.open(acked, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for d in range(7):
-        os.makedirs('%s/%d' % (top, d), exist_ok=True)
-    os.sync()
-    i = 0
-    while True:
-        fd = os.open(path(i), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(fd, content(i))
-        os.fsync(fd)
-        os.close(fd)
-        fd = os.open(os.path.dirname(path(i)), os.O_RDONLY)
-        os.fsync(fd)
-        os.close(fd)
-        os.write(log, b'%d\n' % i)
-        i += 1
-numbers = [int(n) for n in open(acked)]
-wrong = [i for i in numbers
-         if not os.path.exists(path(i))
-         or open(path(i), 'rb').read() != content(i)]
-print(len(numbers), 'files,', len(wrong), 'wrong:', wrong[:20])
-sys.exit(len(wrong) > 0)
-PY
-
 acked ()
 {
   [ "$(wc -l 2>/dev/null <"$guest_dir/acked")" -ge "$1" ]
@@ -97,7 +63,7 @@ for fs in ext4 xfs btrfs; do
   # A new one for each: what a filesystem leaves behind that lost its disk
   # is not the matter here.
   ok "$fs: start the guest" start_guest || done_testing
-  cp "$tmp/files.py" "$guest_dir"
+  cp "$abs_top_srcdir/tests/guest/files.py" "$guest_dir"
   crash $fs
   stop_guest
 done

@@ -10,9 +10,12 @@ tests_guest_xstate_la_LDFLAGS = \
 GUEST_TESTS = \
 	tests/guest/attach.sh \
 	tests/guest/crash.sh \
+	tests/guest/reconnect.sh \
+	tests/guest/tls.sh \
 	tests/guest/vm.sh
 TESTS += $(GUEST_TESTS)
 EXTRA_DIST += $(GUEST_TESTS) \
+	tests/guest/files.py \
 	tests/guest/init.sh \
 	tests/guest/lib.sh \
 	tests/guest/vm-init.sh
