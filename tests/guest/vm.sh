@@ -14,7 +14,8 @@ pool=$tmp/pool.img
 console=$tmp/console
 append="panic=-1 root=/dev/nvme0n1 rootwait rw init=/init console=ttyS0 quiet"
 
-# start_vm CACHE ARG...: of the export "vm"; what it says goes to $console.
+# start_vm WRITE-CACHE ARG...: of the export "vm"; what it says goes to
+# $console.
 start_vm ()
 {
   rm -f "$console.in"
@@ -22,10 +23,10 @@ start_vm ()
   mkfifo "$console.in"
   exec 8<>"$console.in"
   setpriv --pdeathsig KILL qemu-system-x86_64 -accel tcg -m 256M -nodefaults \
-    -display none -no-reboot -serial stdio -device nvme,drive=d0,serial=1 \
-    -drive "if=none,id=d0,format=raw,cache=$1,discard=unmap,$(
-      )file.driver=nbd,file.server.type=unix,file.server.path=$sock,$(
-      )file.export=vm,file.reconnect-delay=60" "${@:2}" \
+    -display none -no-reboot -serial stdio \
+    -blockdev "driver=nbd,node-name=d0,discard=unmap,server.type=unix,$(
+      )server.path=$sock,export=vm,reconnect-delay=60" \
+    -device "nvme,drive=d0,serial=1,write-cache=$1" "${@:2}" \
     <"$console.in" >>"$console" 2>"$tmp/qemu.log" &
   vm_pid=$!
   cleanup_fn stop_pid "$vm_pid"
@@ -88,15 +89,15 @@ ok "detach" detach nbd0
 stop_guest
 
 # Everything from the export, its boot sector first.
-start_vm none
+start_vm on
 vm_ends "first boot" 1
 ok "restart the server" stop_daemon
 ok "serve" start_daemon -d "$pool"
-start_vm none
+start_vm on
 vm_ends "second boot" 2
 
 # The kernel from a file: that is faster, and can be told more.
-start_vm none -kernel "$kernel" -append "$append load"
+start_vm on -kernel "$kernel" -append "$append load"
 ok "load" vm_says "VM: stored 5"
 ok "SIGTERM ends the server under load" stop_daemon
 ok "serve" start_daemon -d "$pool"
@@ -105,7 +106,7 @@ echo >&8
 vm_ends "SIGTERM" 3
 
 # A server that is killed forgets what was not flushed: nothing, with this.
-start_vm writethrough -kernel "$kernel" -append "$append load"
+start_vm off -kernel "$kernel" -append "$append load"
 ok "load" vm_says "VM: stored 5"
 for (( i = 1; i <= ${BTRNBD_FULL:+1}2; i++ )); do
   stop_daemon KILL 2>/dev/null
