@@ -1,21 +1,32 @@
 /* fs: the thread that commits by itself.
  *
- * Every second it looks whether many references are pending and runs them, so
- * that commits stay short; every commit interval it writes out data and
+ * Every second it looks whether very many references are pending and runs
+ * them, so that commits stay short; when it is told that memory is short it
+ * sees to that; every commit interval it writes out data and
  * commits; after commits it drops deleted subvolumes and discards what they
  * freed.
  */
 #include <config.h>
 
 #include <limits.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "base/log.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
+#include "fs/memory.h"
 
 #define TICK_MS 1000
-#define MANY_REFS 2000
+
+static uint64_t
+now_s (void)
+{
+  struct timespec ts;
+
+  clock_gettime (CLOCK_MONOTONIC, &ts);
+  return ts.tv_sec;
+}
 
 static bool
 stopping (void *opaque)
@@ -33,7 +44,7 @@ run_refs (struct fs *fs)
   struct txn *txn;
   int r;
 
-  if (n < MANY_REFS || txn_join (fs->trans, &txn) < 0)
+  if (n < memory_refs (fs) || txn_join (fs->trans, &txn) < 0)
     return;
   r = extents_run (fs->extents, txn, n, false);
   if (r < 0)
@@ -75,12 +86,14 @@ thread_main (void *opaque)
 {
   struct fs *fs = opaque;
   struct commit_ctx *c = fs->commit;
-  uint64_t interval = fs->opts.commit_interval, ticks = 0;
+  unsigned interval = fs->opts.commit_interval;
+  uint64_t next;
   bool kicked;
 
   if (interval == 0)
     interval = 30;
   clean_orphans (fs);
+  next = now_s () + interval;
   for (;;) {
     mutex_lock (&c->lock);
     if (!c->stop && !c->kick)
@@ -97,15 +110,15 @@ thread_main (void *opaque)
       continue;
     }
     run_refs (fs);
-    if (kicked && trans_commit (fs->trans, NULL) < 0)
+    if (kicked && memory_relieve (fs) < 0)
       err_clear ();             /* the abort has been told already */
     if (trans_is_dirty (fs->trans))
       space_grow (fs->space);
     clean (fs);
     space_discard (fs->space);
-    if (interval != UINT_MAX && ++ticks >= interval) {
-      ticks = 0;
+    if (interval != UINT_MAX && now_s () >= next) {
       commit_if_dirty (fs);
+      next = now_s () + interval;
     }
     err_clear ();
   }

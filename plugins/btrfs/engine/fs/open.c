@@ -13,6 +13,7 @@
 #include "format/super.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
+#include "fs/memory.h"
 #include "fs/prepare.h"
 
 #define DEFAULT_CACHE (UINT64_C (256) << 20)
@@ -70,16 +71,10 @@ check_features (struct fs *fs)
   return 0;
 }
 
-static size_t
-block_budget (const struct fs *fs)
-{
-  return fs->opts.cache_size / 4;
-}
-
 static int
 open_cache (struct fs *fs)
 {
-  return block_cache_new (fs->volume, block_budget (fs), &fs->cache);
+  return block_cache_new (fs->volume, memory_blocks (fs), &fs->cache);
 }
 
 static void
@@ -200,7 +195,11 @@ close_space (struct fs *fs)
 static int
 open_extents (struct fs *fs)
 {
-  return extents_new (fs->roots, fs->space, fs->cache, &fs->extents);
+  int r = extents_new (fs->roots, fs->space, fs->cache, &fs->extents);
+
+  if (r == 0)
+    extents_set_watch (fs->extents, memory_watch, fs);
+  return r;
 }
 
 static void
@@ -210,29 +209,11 @@ close_extents (struct fs *fs)
   fs->extents = NULL;
 }
 
-/* Tree blocks that a transaction has changed stay in memory until its commit.
- * Beyond the share of blocks in the cache the commit thread is told to
- * commit; beyond twice that, who wants to change more commits first.
- */
-static int
-limit_dirty (struct fs *fs)
-{
-  uint64_t share = block_budget (fs);
-  uint64_t dirty = block_cache_dirty_bytes (fs->cache,
-                                            trans_running_id (fs->trans));
-
-  if (dirty > 2 * share)
-    return trans_commit (fs->trans, NULL);
-  if (dirty > share)
-    commit_thread_kick (fs);
-  return 0;
-}
-
 static int
 hook_reserve (void *opaque, unsigned items, uint64_t *ret_bytes)
 {
   struct fs *fs = opaque;
-  int r = limit_dirty (fs);
+  int r = memory_limit (fs);
 
   return r < 0 ? r : space_reserve (fs->space, items, ret_bytes);
 }
@@ -240,8 +221,10 @@ hook_reserve (void *opaque, unsigned items, uint64_t *ret_bytes)
 static int
 hook_reserve_to_free (void *opaque, unsigned items, uint64_t *ret_bytes)
 {
-  return space_reserve_to_free (((struct fs *) opaque)->space, items,
-                                ret_bytes);
+  struct fs *fs = opaque;
+  int r = memory_limit (fs);
+
+  return r < 0 ? r : space_reserve_to_free (fs->space, items, ret_bytes);
 }
 
 static void
@@ -348,7 +331,7 @@ open_data (struct fs *fs)
   struct data_env env = {
     .volume = fs->volume, .trans = fs->trans, .roots = fs->roots,
     .space = fs->space, .extents = fs->extents, .workers = fs->workers,
-    .cache_bytes = fs->opts.cache_size - block_budget (fs),
+    .cache_bytes = fs->opts.cache_size - memory_blocks (fs),
     .read_only = fs->read_only,
   };
   int r;
