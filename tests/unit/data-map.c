@@ -159,7 +159,10 @@ map_verdicts (void **state)
   map_set (&f, &m);
   m.nocow = NOCOW_YES;
   m.nocow_snapshot = 7;
-  map_set_nocow (&f, &m);
+  map_set_nocow (&f, &m, f.shares + 1); /* the file was shared since */
+  map_peek (&f, 0, &got, &found);
+  assert_int_equal (got.nocow, NOCOW_UNKNOWN);
+  map_set_nocow (&f, &m, f.shares);
   map_set_hole (&f, 3 * PS, 4 * PS);
   map_peek (&f, 5 * PS, &got, &found);
   assert_true (found);
@@ -170,7 +173,7 @@ map_verdicts (void **state)
   other.nocow = NOCOW_UNKNOWN;
   other.disk = 100 * PS;
   map_set (&f, &other);
-  map_set_nocow (&f, &m); /* too late: it is another extent now */
+  map_set_nocow (&f, &m, f.shares); /* too late: it is another extent now */
   map_peek (&f, 0, &got, &found);
   assert_int_equal (got.nocow, NOCOW_UNKNOWN);
   file_done (&d, &f);
