@@ -3,10 +3,13 @@
  *
  *   fsync-load dir ours|linux PLACE FILES EVERY
  *   fsync-load files ours|linux PLACE THREADS SECONDS
+ *   fsync-load flush ours|linux PLACE MIB COUNT
  *
  * PLACE is the device of the pool, or a directory.  `dir`: empty files in one
  * new directory, and after every EVERY of them an fsync of the directory.
  * `files`: each thread makes files in a directory of its own and fsyncs each.
+ * `flush`: COUNT writes of 4 KiB at random places of a file of so many MiB,
+ * which has been written and committed, and after each a FLUSH (fdatasync).
  * Prints JSON: times in milliseconds, counters of the engine.
  */
 #include <config.h>
@@ -24,6 +27,8 @@
 #include <btrnbd/engine.h>
 
 #define THREADS_MAX 64
+#define BLOCK 4096
+#define EARLY 64               /* FLUSHes after a commit that are told apart */
 
 static struct btrnbd_pool *pool;     /* NULL: Linux */
 
@@ -233,6 +238,80 @@ load_files (const char *place, unsigned threads, double seconds)
   printf ("}\n");
 }
 
+/* --- random writes --- */
+
+static void
+write_at (struct btrnbd_file *f, int fd, const void *buf, size_t len,
+          uint64_t at)
+{
+  const int r = f ? btrnbd_pwrite (f, buf, len, at, 0)
+    : pwrite (fd, buf, len, at) == (ssize_t) len ? 0 : -1;
+
+  if (r < 0)
+    die (r, "write");
+}
+
+static void
+flush (struct btrnbd_file *f, int fd)
+{
+  const int r = f ? btrnbd_flush (f) : fdatasync (fd);
+
+  if (r < 0)
+    die (r, "flush");
+}
+
+static void
+load_flush (const char *place, size_t mib, size_t count)
+{
+  double *ms = calloc (count, sizeof *ms);
+  struct btrnbd_pool_stats before = { 0 }, early = { 0 };
+  struct btrnbd_file *f = NULL;
+  char *buf = malloc (1 << 20), path[400];
+  int fd = -1, r = 0;
+  size_t i;
+
+  if (ms == NULL || buf == NULL)
+    die (-1, "memory");
+  snprintf (path, sizeof path, "%s%sfile", pool ? "" : place, pool ? "" : "/");
+  create (path);
+  if (pool != NULL) {
+    r = btrnbd_file_open (pool, path, 0, &f);
+    if (r == 0)
+      r = btrnbd_truncate (f, mib << 20);
+  }
+  else
+    r = fd = open (path, O_RDWR);
+  if (r < 0)
+    die (r, path);
+  for (i = 0; i < mib; ++i) {
+    memset (buf, 'a' + i % 26, 1 << 20);
+    write_at (f, fd, buf, 1 << 20, i << 20);
+  }
+  sync_all (place);
+  if (pool != NULL)
+    btrnbd_pool_get_stats (pool, &before);
+  srandom (1);
+  for (i = 0; i < count; ++i) {
+    const double t = now_ms ();
+
+    write_at (f, fd, buf, BLOCK, random () % (mib << 8) * BLOCK);
+    flush (f, fd);
+    ms[i] = now_ms () - t;
+    if (i + 1 == EARLY && pool != NULL)
+      btrnbd_pool_get_stats (pool, &early);
+  }
+  qsort (ms, count, sizeof *ms, by_size);
+  printf ("{\"p50\": %.3f, \"p99\": %.3f, \"mean\": %.3f, \"early\": "
+          "%.2f", ms[count / 2], ms[count * 99 / 100], mean (ms, count),
+          (double) (early.log_blocks - before.log_blocks) / EARLY);
+  print_counters ();
+  printf ("}\n");
+  if (f != NULL)
+    btrnbd_file_close (f);
+  free (ms);
+  free (buf);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -243,7 +322,8 @@ main (int argc, char *argv[])
 
   if (argc != 6 || atoi (argv[4]) < 1 || atoi (argv[5]) < 1 ||
       (strcmp (argv[1], "files") == 0 && atoi (argv[4]) > THREADS_MAX)) {
-    fprintf (stderr, "usage: fsync-load dir|files ours|linux PLACE N M\n");
+    fprintf (stderr, "usage: fsync-load dir|files|flush ours|linux PLACE N "
+             "M\n");
     return 2;
   }
   ours = strcmp (argv[2], "ours") == 0;
@@ -251,6 +331,8 @@ main (int argc, char *argv[])
     die (r, place);
   if (strcmp (argv[1], "dir") == 0)
     load_dir (place, atol (argv[4]), atol (argv[5]));
+  else if (strcmp (argv[1], "flush") == 0)
+    load_flush (place, atol (argv[4]), atol (argv[5]));
   else
     load_files (place, atoi (argv[4]), atof (argv[5]));
   fflush (stdout);

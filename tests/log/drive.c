@@ -112,7 +112,7 @@ op_fsyncheld (char **w)
 {
   (void) w;
   must (data_write_out (pool->fs->data, held, 0, UINT64_MAX), "write out");
-  must (logs_flush (pool->fs->logs, held), "fsync");
+  must (logs_flush (pool->fs->logs, held, false), "fsync");
 }
 
 static void

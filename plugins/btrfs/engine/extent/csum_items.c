@@ -256,45 +256,64 @@ csum_items_delete (struct roots *rs, struct txn *txn, uint64_t start,
   return r < 0 ? err_note (r, "deleting checksums") : 0;
 }
 
-int
-csum_items_lookup (struct roots *rs, uint64_t start, size_t n, uint8_t *sums,
-                   bool *present)
+static int
+lookup_all (const struct ctx *x, uint64_t start, size_t n, uint8_t *sums,
+            bool *present)
 {
   CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  uint64_t end, is, ie, from, to;
-  struct ctx x;
+  const uint64_t end = start + (uint64_t) n * x->sector;
+  uint64_t is, ie, from, to;
   bool found;
-  int r = ctx_init (&x, rs, NULL);
+  int r;
 
-  if (r < 0)
-    return r;
-  end = start + (uint64_t) n * x.sector;
   memset (present, 0, n * sizeof *present);
-  rwlock_rdlock (&x.tree->lock);
-  r = find_below (&x, start, &c, &found);
+  r = find_below (x, start, &c, &found);
   if (r == 0 && !found) {
     cursor_done (&c);
-    r = tree_find (x.tree, csum_key (start), &c, NULL);
+    r = tree_find (x->tree, csum_key (start), &c, NULL);
   }
   while (r == 0 && at_csum (&c)) {
-    item_range (&x, &c, &is, &ie);
+    item_range (x, &c, &is, &ie);
     if (is >= end)
       break;
     from = MAX (is, start);
     to = MIN (ie, end);
     if (from < to) {
-      memcpy (sums + (from - start) / x.sector * x.size,
+      memcpy (sums + (from - start) / x->sector * x->size,
               (const uint8_t *) cursor_data (&c) +
-              (from - is) / x.sector * x.size,
-              (to - from) / x.sector * x.size);
-      memset (present + (from - start) / x.sector, true,
-              (to - from) / x.sector * sizeof *present);
+              (from - is) / x->sector * x->size,
+              (to - from) / x->sector * x->size);
+      memset (present + (from - start) / x->sector, true,
+              (to - from) / x->sector * sizeof *present);
     }
     r = cursor_next (&c);
   }
-  cursor_done (&c);
-  rwlock_unlock (&x.tree->lock);
   return r < 0 ? err_note (r, "looking up checksums") : 0;
+}
+
+int
+csum_items_lookup (struct roots *rs, uint64_t start, size_t n, uint8_t *sums,
+                   bool *present)
+{
+  struct ctx x;
+  int r = ctx_init (&x, rs, NULL);
+
+  if (r < 0)
+    return r;
+  rwlock_rdlock (&x.tree->lock);
+  r = lookup_all (&x, start, n, sums, present);
+  rwlock_unlock (&x.tree->lock);
+  return r;
+}
+
+int
+csum_items_lookup_in (struct tree *tree, uint64_t start, size_t n,
+                      uint8_t *sums, bool *present)
+{
+  struct ctx x;
+
+  ctx_init_tree (&x, tree, NULL);
+  return lookup_all (&x, start, n, sums, present);
 }
 
 int

@@ -28,6 +28,9 @@ extern int csum_items_delete (struct roots *, struct txn *, uint64_t start,
  */
 extern int csum_items_lookup (struct roots *, uint64_t start, size_t n,
                               uint8_t *sums, bool *present);
+/* The same in another tree with such items, whose lock is held. */
+extern int csum_items_lookup_in (struct tree *, uint64_t start, size_t n,
+                                 uint8_t *sums, bool *present);
 /* Some sector of the range has a checksum. */
 extern int csum_items_any (struct roots *, uint64_t start, uint64_t len,
                            bool *ret_any);

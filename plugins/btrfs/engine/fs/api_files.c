@@ -187,9 +187,11 @@ btrnbd_file_description (struct btrnbd_file *f)
 
 /* --- durability --- */
 
-/* What has been written out of INODE becomes durable, and its names. */
+/* What has been written out of INODE becomes durable, and its names; times
+ * unless DATA_ONLY.
+ */
 static int
-flush_inode (struct btrnbd_pool *p, struct inode *inode)
+flush_inode (struct btrnbd_pool *p, struct inode *inode, bool data_only)
 {
   struct fs *fs = p->fs;
   uint64_t transid;
@@ -201,7 +203,7 @@ flush_inode (struct btrnbd_pool *p, struct inode *inode)
   in_place = inode->flags & BTRFS_INODE_NODATACOW;
   mutex_unlock (&inode->lock);
   r = transid > trans_committed_id (fs->trans)
-    ? logs_flush (fs->logs, inode) : trans_check (fs->trans);
+    ? logs_flush (fs->logs, inode, data_only) : trans_check (fs->trans);
   if (r < 0)
     return r;
   /* A commit that was past its flush does not cover what was overwritten. */
@@ -214,7 +216,7 @@ flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
   int r;
 
   r = data_write_out (f->pool->fs->data, f->inode, offset, len);
-  return r < 0 ? r : flush_inode (f->pool, f->inode);
+  return r < 0 ? r : flush_inode (f->pool, f->inode, true);
 }
 
 int
@@ -238,7 +240,7 @@ btrnbd_fsync (struct btrnbd_pool *p, const char *path)
     if (api_is_file (inode))
       r = data_write_out (p->fs->data, inode, 0, UINT64_MAX);
     if (r == 0)
-      r = flush_inode (p, inode);
+      r = flush_inode (p, inode, false);
   }
   inode_put (inode);
   return r < 0 ? err_note (r, "%s", path) : 0;

@@ -36,6 +36,7 @@ struct inode {
                                   is not known, as late as it may have been */
   uint64_t log_transid, log_sequence; /* a durable log holds it as it was at
                                   this sequence (log/) */
+  bool log_times_old;          /* ... but for its times */
   struct timespec atime, ctime, mtime, otime;
 
   struct file_data *data;      /* data/'s state, or NULL; made by data/ */

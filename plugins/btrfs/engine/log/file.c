@@ -64,15 +64,62 @@ extent_end (const struct copy *c, const struct cursor *cur)
 
 /* --- checksums --- */
 
+/* Checksums of N sectors, and whether they are there. */
+struct sums {
+  uint8_t *sums;
+  bool *present;
+};
+
+static void
+sums_done (struct sums *s)
+{
+  free (s->sums);
+  free (s->present);
+}
+#define CLEANUP_SUMS __attribute__ ((cleanup (sums_done)))
+
 static int
-copy_sums_of (struct copy *c, uint64_t start, size_t n, uint8_t *sums,
-              bool *present)
+sums_init (struct sums *s, size_t n, uint32_t size)
+{
+  s->sums = malloc (n * size);
+  s->present = malloc (n * sizeof *s->present);
+  return s->sums && s->present ? 0
+    : err_new (ERR_nomem, "checksums for the log");
+}
+
+/* What the log has already need not be written again: part of an extent that
+ * it knows, because an item that covers more was replaced.
+ */
+static int
+leave_out_logged (struct copy *c, uint64_t start, size_t n, struct sums *new,
+                  struct sums *old)
+{
+  const uint32_t size = c->logs->csum_size;
+  size_t i;
+  int r;
+
+  r = csum_items_lookup_in (c->log->tree, start, n, old->sums, old->present);
+  for (i = 0; i < n && r == 0; ++i)
+    if (old->present[i] && new->present[i] &&
+        memcmp (old->sums + i * size, new->sums + i * size, size) == 0)
+      new->present[i] = false;
+  return r;
+}
+
+static int
+copy_sums_of (struct copy *c, uint64_t start, size_t n, struct sums *new,
+              struct sums *old)
 {
   const uint32_t sector = c->logs->sectorsize, size = c->logs->csum_size;
+  const uint8_t *sums = new->sums;
+  const bool *present = new->present;
   size_t i, k;
   int r;
 
-  r = csum_items_lookup (c->logs->env.roots, start, n, sums, present);
+  r = csum_items_lookup (c->logs->env.roots, start, n, new->sums,
+                         new->present);
+  if (r == 0)
+    r = leave_out_logged (c, start, n, new, old);
   for (i = 0; i < n && r == 0; i = k) {
     for (k = i + 1; k < n && present[k] == present[i]; ++k)
       ;
@@ -90,22 +137,20 @@ copy_sums (struct copy *c, const struct btrfs_file_extent *e)
   const uint32_t sector = c->logs->sectorsize;
   const bool whole = e->compression != BTRFS_COMPRESS_NONE;
   uint64_t start = le64_get (e->disk_bytenr), len;
-  CLEANUP_FREE uint8_t *sums = NULL;
-  CLEANUP_FREE bool *present = NULL;
+  CLEANUP_SUMS struct sums new = { NULL, NULL }, old = { NULL, NULL };
   size_t n;
-  int r = 0;
+  int r;
 
   len = whole ? le64_get (e->disk_num_bytes) : le64_get (e->num_bytes);
   if (!whole)
     start += le64_get (e->offset);
   n = MIN (len / sector, (uint64_t) SUMS_MAX);
-  sums = malloc (n * c->logs->csum_size);
-  present = malloc (n * sizeof *present);
-  if (sums == NULL || present == NULL)
-    return err_new (ERR_nomem, "checksums for the log");
+  r = sums_init (&new, n, c->logs->csum_size);
+  if (r == 0)
+    r = sums_init (&old, n, c->logs->csum_size);
   for (; len > 0 && r == 0; start += n * sector, len -= n * sector) {
     n = MIN (len / sector, (uint64_t) SUMS_MAX);
-    r = copy_sums_of (c, start, n, sums, present);
+    r = copy_sums_of (c, start, n, &new, &old);
   }
   return r;
 }
@@ -260,9 +305,82 @@ copy_whole (struct copy *c)
   return r < 0 ? r : copy_range (c, 0, UINT64_MAX);
 }
 
+/* --- what precedes them --- */
+
+/* Neither replay nor fdatasync needs what every write changes. */
+static bool
+same_but_times (const void *a, const void *b)
+{
+  struct btrfs_inode_item x, y;
+
+  memcpy (&x, a, sizeof x);
+  memcpy (&y, b, sizeof y);
+  x.transid = y.transid;
+  x.sequence = y.sequence;
+  x.atime = y.atime;
+  x.ctime = y.ctime;
+  x.mtime = y.mtime;
+  return memcmp (&x, &y, sizeof x) == 0;
+}
+
+static bool
+same_item (const struct cursor *a, const struct cursor *b)
+{
+  const struct key key = cursor_key (a);
+
+  if (key_cmp (key, cursor_key (b)) != 0 ||
+      cursor_size (a) != cursor_size (b))
+    return false;
+  if (key.type == BTRFS_INODE_ITEM &&
+      cursor_size (a) == sizeof (struct btrfs_inode_item))
+    return same_but_times (cursor_data (a), cursor_data (b));
+  return memcmp (cursor_data (a), cursor_data (b), cursor_size (a)) == 0;
+}
+
+/* Does the log have the items FIRST to LAST, but for times? */
+static int
+is_logged (struct copy *c, struct key first, struct key last, bool *ret_same)
+{
+  CLEANUP_CURSOR struct cursor a = CURSOR_INIT, b = CURSOR_INIT;
+  bool in_a, in_b;
+  int r;
+
+  r = tree_find (c->inode->root->tree, first, &a, NULL);
+  if (r == 0)
+    r = tree_find (c->log->tree, first, &b, NULL);
+  for (*ret_same = true; r == 0 && *ret_same;) {
+    in_a = cursor_at_item (&a) && key_cmp (cursor_key (&a), last) <= 0;
+    in_b = cursor_at_item (&b) && key_cmp (cursor_key (&b), last) <= 0;
+    if (!in_a && !in_b)
+      break;
+    *ret_same = in_a && in_b && same_item (&a, &b);
+    r = cursor_next (&a);
+    if (r == 0)
+      r = cursor_next (&b);
+  }
+  return r;
+}
+
+/* Inode item, names, attributes. */
+static int
+copy_head (struct copy *c, bool data_only)
+{
+  const struct key first = KEY (c->inode->ino, 0, 0);
+  const struct key last = KEY (c->inode->ino, BTRFS_EXTENT_DATA - 1,
+                               UINT64_MAX);
+  bool same = false;
+  int r = 0;
+
+  if (data_only)
+    r = is_logged (c, first, last, &same);
+  return r < 0 || same ? r
+    : log_copy_items (c->logs, c->log->tree, c->inode->root->tree, first,
+                      last);
+}
+
 int
 log_file (struct logs *logs, struct log_tree *log, struct inode *in,
-          bool *ret_ok)
+          bool data_only, bool *ret_ok)
 {
   struct copy c = { .logs = logs, .log = log, .inode = in };
   struct data_range *v = NULL;
@@ -278,8 +396,7 @@ log_file (struct logs *logs, struct log_tree *log, struct inode *in,
   rwlock_rdlock (&in->root->tree->lock);
   rwlock_wrlock (&log->tree->lock);
   log->changed = true;
-  r = log_copy_items (logs, log->tree, in->root->tree, KEY (in->ino, 0, 0),
-                      KEY (in->ino, BTRFS_EXTENT_DATA - 1, UINT64_MAX));
+  r = copy_head (&c, data_only);
   if (r == 0)
     r = changed == DATA_CHANGED_UNKNOWN ? copy_whole (&c)
       : copy_extents (&c, v, n);

@@ -40,9 +40,10 @@ extern void logs_attach (struct logs *, struct data *);
 extern void logs_free (struct logs *);
 
 /* Everything that was written out of INODE (data_write_out) is durable when
- * this returns 0.  No lock and no transaction handle may be held.
+ * this returns 0; times and the like only if not DATA_ONLY.  No lock and no
+ * transaction handle may be held.
  */
-extern int logs_flush (struct logs *, struct inode *);
+extern int logs_flush (struct logs *, struct inode *, bool data_only);
 
 /* A step of the commit of TXN, joins shut out: its log is void. */
 extern int logs_commit (struct logs *, struct txn *);

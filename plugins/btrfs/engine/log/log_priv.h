@@ -55,6 +55,7 @@ struct request {
   bool done;
   bool commit;                 /* has to be committed instead */
   bool names_logged;           /* of its subvolume, for this batch */
+  bool data_only;              /* as fdatasync: times need not be durable */
   uint64_t transid;            /* that holds the changes; 0: durable already */
 };
 TAILQ_HEAD (requests, request);
@@ -83,10 +84,11 @@ struct logs {
  */
 
 /* A regular file (lock held): everything that the transaction changed of it
- * but names of which log_names has not been told.
+ * but names of which log_names has not been told.  DATA_ONLY: an inode item
+ * that only its times would change stays as it was logged.
  */
 extern int log_file (struct logs *, struct log_tree *, struct inode *,
-                     bool *ret_ok);
+                     bool data_only, bool *ret_ok);
 /* Any other inode (lock held), without entries of a directory. */
 extern int log_inode (struct logs *, struct log_tree *, struct inode *);
 /* All names in ROOT that the transaction has changed and no log_names before

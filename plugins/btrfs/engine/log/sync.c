@@ -278,6 +278,19 @@ unlock_inodes (const struct batch *b)
       mutex_unlock (&b->request[i]->inode->lock);
 }
 
+/* Do all requests for the inode of request I, which is their first, leave its
+ * times alone?
+ */
+static bool
+data_only (const struct batch *b, size_t i)
+{
+  bool only = b->request[i]->data_only;
+
+  while (++i < b->n && same_as_last (b, i))
+    only = only && b->request[i]->data_only;
+  return only;
+}
+
 /* Requests of inodes that are durable as they are need nothing; the others
  * get the transaction that holds their changes.
  */
@@ -291,10 +304,14 @@ note_transids (struct logs *l, const struct batch *b)
   for (i = 0; i < b->n; ++i) {
     const struct inode *in = b->request[i]->inode;
     const bool durable = in->transid <= committed ||
-      (in->log_transid == in->transid && in->log_sequence == in->sequence);
+      (in->log_transid == in->transid && in->log_sequence == in->sequence &&
+       (!in->log_times_old || data_only (b, i)));
 
-    b->request[i]->transid = durable ? 0 : in->transid;
-    any |= !durable;
+    if (same_as_last (b, i))
+      b->request[i]->transid = b->request[i - 1]->transid;
+    else
+      b->request[i]->transid = durable ? 0 : in->transid;
+    any |= b->request[i]->transid != 0;
   }
   return any;
 }
@@ -348,7 +365,7 @@ log_request (struct logs *l, const struct batch *b, size_t i, bool *ret_ok)
   }
   if (r < 0 || !*ret_ok)
     return r;
-  return S_ISREG (in->mode) ? log_file (l, t, in, ret_ok)
+  return S_ISREG (in->mode) ? log_file (l, t, in, data_only (b, i), ret_ok)
     : log_inode (l, t, in);
 }
 
@@ -397,6 +414,8 @@ note_logged (const struct batch *b, uint64_t transid,
     mutex_lock (&in->lock);
     in->log_transid = transid;
     in->log_sequence = sequence[i];
+    if (!same_as_last (b, i))
+      in->log_times_old = data_only (b, i);
     mutex_unlock (&in->lock);
   }
 }
@@ -519,9 +538,9 @@ lead (struct logs *l)
 }
 
 int
-logs_flush (struct logs *l, struct inode *in)
+logs_flush (struct logs *l, struct inode *in, bool data_only)
 {
-  struct request q = { .inode = in };
+  struct request q = { .inode = in, .data_only = data_only };
 
   count (&l->stats.flushes, 1);
   mutex_lock (&l->lock);
