@@ -2,7 +2,7 @@
  *
  *   crash [-s SEED] [-n OPS] [-t THREADS] [-c CUTS] [-k CHECKS] [-d DIR] [-v]
  *         [-S MIB] [-N NODESIZE] [-C CSUM] [-f FEATURES] [-M] [-X] [-E] [-D]
- *         [-L] [-V SUBVOLUMES] [-p MS] [-K EVERY] [-T CUTS] [-W]
+ *         [-L] [-V SUBVOLUMES] [-p MS] [-K EVERY] [-T CUTS] [-W] [-A]
  *
  * Every flush is a cut (just before and just after it completed), so is every
  * superblock write in the middle, and CUTS more places are sampled.  At each
@@ -14,7 +14,8 @@
  *
  * -S, -N, -C, -f: of the pool; -M: single metadata; -X: mixed block groups;
  * -E: the pool is expected to fill up; -D: what became free is discarded;
- * -W: tree blocks are written early all the time.
+ * -W: tree blocks are written early all the time; -A: snapshots of volumes are
+ * taken, cloned, gone back to and removed.
  *
  * -L: a load of names and fsyncs that commits seldom, so that logs are what
  * most cuts leave; on every tenth our replay is cut, too, wherever it writes.
@@ -57,7 +58,7 @@ struct test {
   unsigned mount_every;
   uint64_t size;
   const char *dir;
-  bool verbose, full, discard, log, early;
+  bool verbose, full, discard, log, early, snapshots;
   struct btrnbd_mkfs_opts mkfs;
 
   struct device *recorder;
@@ -119,6 +120,7 @@ record_load (struct test *t)
     .cache_size = 16 << 20, .discard = t->discard };
   struct load load = { .seed = t->seed, .ops = t->ops, .threads = t->threads,
                        .subvols = t->subvols, .log = t->log,
+                       .snapshots = t->snapshots,
                        .file_max = t->full ? 8 << 20 : 1 << 20,
                        .verbose = t->verbose,
                        .full_allowed = t->full, .early = t->early };
@@ -509,7 +511,7 @@ have_btrfs (void)
   return system ("btrfs --version >/dev/null 2>&1") == 0;
 }
 
-static const char options[] = "s:n:t:c:k:S:d:N:C:f:MXEDvLV:p:K:T:W";
+static const char options[] = "s:n:t:c:k:S:d:N:C:f:MXEDvLV:p:K:T:WA";
 
 static void
 result (unsigned number, bool ok, const char *what)
@@ -540,6 +542,7 @@ parse (struct test *t, int argc, char *argv[])
     case 'E': t->full = true; break;
     case 'D': t->discard = true; break;
     case 'W': t->early = true; break;
+    case 'A': t->snapshots = true; break;
     case 'v': t->verbose = true; break;
     case 'L': t->log = true; break;
     case 'V': t->subvols = atoi (optarg); break;

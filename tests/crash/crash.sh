@@ -12,11 +12,11 @@ seeds=${CRASH_SEEDS:-"1 2 3 4 5 6"}
 args_of ()
 {
   case $(( $1 % 6 )) in
-    0) echo "-t 3 -N 4096 -D -W" ;;
+    0) echo "-t 3 -N 4096 -D -W -A" ;;
     1) echo "-W" ;;
-    2) echo "-M -C xxhash -N 4096 -D" ;;
+    2) echo "-M -C xxhash -N 4096 -D -A" ;;
     3) echo "-W -t 2 -f ^no-holes,^block-group-tree -C sha256" ;;
-    4) echo "-X -N 4096 -S 200" ;;
+    4) echo "-X -N 4096 -S 200 -A" ;;
     5) echo "-t 1 -E -S 80 -n 200 -D" ;;
   esac
 }

@@ -193,7 +193,7 @@ add_versions (struct jfile *f, uint64_t first, size_t count, uint32_t seq,
     struct jsector *s = &f->sectors[i];
 
     s->v = grow (s->v, s->count, &s->max, sizeof *s->v);
-    s->v[s->count++] = (struct jversion) { seq, zero };
+    s->v[s->count++] = (struct jversion) { seq, f->id, zero };
   }
 }
 
@@ -234,6 +234,22 @@ journal_file (struct journal *j, uint32_t seq)
   j->files[j->nfiles++] = f;
   f->id = j->nfiles;
   f->created = seq;
+  pthread_mutex_unlock (&j->lock);
+  return f;
+}
+
+struct jfile *
+journal_copy (struct journal *j, unsigned file, uint32_t seq)
+{
+  struct jfile *f = clone_file (j->files[file - 1]);
+
+  f->nacks = f->nfails = 0;
+  f->created = seq;
+  pthread_mutex_lock (&j->lock);
+  f->inherited = ++j->clock;
+  assert (j->nfiles < JFILES_MAX);
+  j->files[j->nfiles++] = f;
+  f->id = j->nfiles;
   pthread_mutex_unlock (&j->lock);
   return f;
 }

@@ -36,6 +36,7 @@
 
 struct jversion {
   uint32_t seq;                /* of the operation; 0: before everything */
+  unsigned file;               /* that was written: of a snapshot another */
   bool zero;
 };
 
@@ -44,6 +45,8 @@ struct jfile {
   uint64_t root_id, ino;
   uint64_t size;               /* newest */
   uint32_t created;            /* seq */
+  uint32_t inherited;          /* what ended before this clock is in it, if it
+                                  is there: it is a snapshot of that time */
   size_t nsectors;
   struct jsector {
     unsigned count, max;
@@ -122,6 +125,10 @@ extern void journal_size (struct journal *, unsigned file, uint64_t size,
 
 /* A new file; its identity is filled in by the caller. */
 extern struct jfile *journal_file (struct journal *, uint32_t seq);
+
+/* A snapshot or clone of FILE, of which nothing is under way. */
+extern struct jfile *journal_copy (struct journal *, unsigned file,
+                                   uint32_t seq);
 
 /* The names now, for reading and for building the next state; what the next
  * one changes is found by comparing.

@@ -295,14 +295,14 @@ is_zero (const uint8_t *p)
 }
 
 static bool
-version_fits (const struct jfile *f, uint64_t sector, uint32_t seq, bool zero,
+version_fits (unsigned file, uint64_t sector, uint32_t seq, bool zero,
               const uint8_t *p)
 {
   uint8_t want[JSECTOR];
 
   if (zero || seq == 0)
     return is_zero (p);
-  journal_fill (want, f->id, sector, 1, seq);
+  journal_fill (want, file, sector, 1, seq);
   return memcmp (p, want, JSECTOR) == 0;
 }
 
@@ -325,7 +325,8 @@ sector_allowed (struct judge *g, const struct jfile *f, uint64_t sector,
     uint32_t seq = i == 0 ? 0 : s->v[i - 1].seq;
 
     if ((i == first || had_begun (g, seq)) &&
-        version_fits (f, sector, seq, i == 0 || s->v[i - 1].zero, p))
+        version_fits (i == 0 ? 0 : s->v[i - 1].file, sector, seq,
+                      i == 0 || s->v[i - 1].zero, p))
       return true;
   }
   memcpy (stamp, p, sizeof stamp);
@@ -391,6 +392,7 @@ file_allowed (struct judge *g, const struct jname *name, uint8_t *buf)
   bool ok;
   int r = btrnbd_file_open (g->pool, name->path, BTRNBD_OPEN_RDONLY, &file);
 
+  durable = MAX (durable, f->inherited);
   if (r < 0)
     return WRONG (g, "%s: open: %s", name->path, btrnbd_last_error (r));
   ok = contents_allowed (g, f, file, durable, buf);

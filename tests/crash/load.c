@@ -545,6 +545,102 @@ has_thread (const struct jnames *n, const char *name)
   return false;
 }
 
+/* --- snapshots --- */
+
+/* Volume TO is a copy of FROM now; names of TO are not there, or go. */
+static void
+enter_copy (struct worker *w, const char *from, const char *to, uint32_t seq)
+{
+  struct jnames next = *journal_names (w->l->j);
+  char disk[JPATH_MAX], copy[JPATH_MAX];
+  struct btrnbd_stat st;
+  struct jfile *f;
+  uint32_t ack;
+
+  snprintf (disk, sizeof disk, "%.60s/disk", from);
+  snprintf (copy, sizeof copy, "%.60s/disk", to);
+  f = journal_copy (w->l->j, jnames_find (&next, disk)->file, seq);
+  if (!check (w, 0, btrnbd_stat (w->l->pool, copy, &st), "stat", copy))
+    return;
+  f->root_id = st.root_id;
+  f->ino = st.ino;
+  if (jnames_find (&next, to) != NULL) {
+    jnames_del (&next, copy);
+    jnames_del (&next, to);
+  }
+  jnames_add (&next, to, JDIR, seq)->subvol = f->root_id;
+  jnames_add (&next, copy, JFILE, f->id);
+  commit_names (w, &next, seq);
+  /* It is durable when the call returns, and with it the names above. */
+  ack = journal_begin (w->l->j);
+  journal_end (w->l->j, ack);
+  journal_ack_dir (w->l->j, "", ack);
+}
+
+static void
+take_snapshot (struct worker *w, const char *name, const char *tag)
+{
+  char to[JPATH_MAX];
+  uint32_t seq = journal_begin (w->l->j);
+
+  snprintf (to, sizeof to, "%.40s@%.20s", name, tag);
+  if (check (w, seq, btrnbd_volume_snapshot (w->l->pool, &name, 1, tag),
+             "snapshot", to))
+    enter_copy (w, name, to, seq);
+}
+
+static void
+use_snapshot (struct worker *w, const char *name, const char *tag)
+{
+  char from[JPATH_MAX], to[JPATH_MAX];
+  uint32_t seq;
+
+  snprintf (from, sizeof from, "%.40s@%.20s", name, tag);
+  snprintf (to, sizeof to, "v%llu", (unsigned long long) below (w, 4));
+  if (below (w, 2) == 0) {
+    remove_volume (w, from);
+    return;
+  }
+  seq = journal_begin (w->l->j);
+  if (jnames_find (journal_names (w->l->j), to) == NULL) {
+    if (check (w, seq, btrnbd_volume_clone (w->l->pool, from, to), "clone",
+               to))
+      enter_copy (w, from, to, seq);
+  }
+  else if (check (w, seq, btrnbd_volume_rollback (w->l->pool, name, tag),
+                  "rollback", name))
+    enter_copy (w, from, name, seq);
+}
+
+static void
+do_snapshot (struct worker *w)
+{
+  const struct jnames *n = journal_names (w->l->j);
+  char name[JPATH_MAX], tag[8], full[JPATH_MAX];
+
+  snprintf (name, sizeof name, "v%llu", (unsigned long long) below (w, 4));
+  snprintf (tag, sizeof tag, "%llu", (unsigned long long) below (w, 3));
+  snprintf (full, sizeof full, "%.40s@%.4s", name, tag);
+  if (jnames_find (n, name) == NULL || !room_for (w, 3))
+    return;
+  if (jnames_find (n, full) != NULL)
+    use_snapshot (w, name, tag);
+  else
+    take_snapshot (w, name, tag);
+}
+
+static bool
+has_snapshots (const struct jnames *n, const char *name)
+{
+  const size_t len = strlen (name);
+
+  for (unsigned i = 0; i < n->count; ++i)
+    if (strncmp (n->names[i].path, name, len) == 0 &&
+        n->names[i].path[len] == '@')
+      return true;
+  return false;
+}
+
 static void
 do_volume (struct worker *w)
 {
@@ -557,7 +653,8 @@ do_volume (struct worker *w)
   d = jnames_find (n, disk);
   if (d == NULL && room_for (w, 2))
     make_volume (w, name, w->l->file_max, below (w, 2));
-  else if (d != NULL && below (w, 5) == 0 && !has_thread (n, name))
+  else if (d != NULL && below (w, 5) == 0 && !has_thread (n, name) &&
+           !has_snapshots (n, name))
     remove_volume (w, name);
   else if (d != NULL)
     visit (w, d->file, disk, false);
@@ -621,6 +718,8 @@ rare_step (struct worker *w)
     do_fsync, do_fsync,
   };
 
+  if (w->l->snapshots && below (w, 3) == 0)
+    return below (w, 2) ? do_snapshot : do_volume;
   if (!w->l->log)
     return steps[below (w, ARRAY_SIZE (steps))];
   if (below (w, 24) == 0)

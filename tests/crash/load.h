@@ -11,6 +11,7 @@ struct load {
   unsigned ops;                /* naming and data operations of one thread */
   unsigned threads;            /* more of them, each on a file of its own */
   unsigned subvols;            /* so many hold the files of the threads */
+  bool snapshots;              /* of volumes, not with LOG */
   bool log;                    /* more names and fsyncs, few commits */
   uint64_t file_max;           /* bytes */
   bool errors_allowed;         /* faults are being injected */

@@ -6,6 +6,7 @@ interop_tests = \
 	tests/interop/log.sh \
 	tests/interop/mkfs.sh \
 	tests/interop/odd-pools.sh \
-	tests/interop/shared.sh
+	tests/interop/shared.sh \
+	tests/interop/snapshots.sh
 dist_check_SCRIPTS += $(interop_tests)
 TESTS += $(interop_tests)

@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 SNAP_TESTS = \
 	tests/unit/clone-basic \
 	tests/unit/snap-basic \
+	tests/unit/snap-many \
 	tests/unit/snap-race \
 	tests/unit/snap-volumes
 check_PROGRAMS += $(SNAP_TESTS)
@@ -13,6 +14,9 @@ tests_unit_clone_basic_LDADD = $(TEST_LIBS)
 tests_unit_snap_basic_SOURCES = tests/unit/snap-basic.c
 tests_unit_snap_basic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_basic_LDADD = $(TEST_LIBS)
+tests_unit_snap_many_SOURCES = tests/unit/snap-many.c
+tests_unit_snap_many_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_snap_many_LDADD = $(TEST_LIBS)
 tests_unit_snap_race_SOURCES = tests/unit/snap-race.c
 tests_unit_snap_race_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_race_LDADD = $(TEST_LIBS)
