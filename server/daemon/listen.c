@@ -19,7 +19,7 @@
 #include "daemon/fail.h"
 #include "host/log.h"
 
-#define BACKLOG 128
+#define BACKLOG 1024
 #define ACCEPT_BATCH 64
 #define ACCEPT_RETRY_SECONDS 1.0
 #define LISTEN_FDS_FIRST 3     /* sd_listen_fds(3) */

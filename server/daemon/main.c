@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -165,6 +166,20 @@ server_done (struct server *s)
   pthread_mutex_destroy (&s->tls_lock);
 }
 
+/* Each connection is a descriptor; the limit that shells set is for programs
+ * that use select(2).
+ */
+static void
+raise_file_limit (void)
+{
+  struct rlimit r;
+
+  if (getrlimit (RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+    r.rlim_cur = r.rlim_max;
+    setrlimit (RLIMIT_NOFILE, &r);
+  }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -174,6 +189,7 @@ main (int argc, char **argv)
   int status;
 
   host_log_setup (is_journal (), false);
+  raise_file_limit ();
   status = options_read (argc, argv, &o, &error);
   if (status != -1) {
     if (error)

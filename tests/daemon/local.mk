@@ -19,6 +19,7 @@ DAEMON_TESTS = \
 	tests/daemon/limits.sh \
 	tests/daemon/reload.sh \
 	tests/daemon/restart.sh \
+	tests/daemon/storm.sh \
 	tests/daemon/systemd.sh \
 	tests/daemon/tls.sh
 TESTS += $(DAEMON_TESTS)
@@ -31,6 +32,9 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/prometheus.py \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
+	tests/daemon/crowd.py \
 	tests/daemon/drain.py \
+	tests/daemon/storm.py \
+	tests/daemon/tsan.supp \
 	tests/daemon/systemd.py \
 	tests/daemon/transmission.py
