@@ -10,7 +10,8 @@
  *   rename A B | exchange A B | chmod P MODE | setx P NAME VALUE | rmx P NAME
  *   write P OFFSET LEN SEED | punch P OFFSET LEN | zero P OFFSET LEN
  *   truncate P SIZE | writeout P | fsync P | sync | subvol P | rmsubvol P
- *   fua P OFFSET LEN SEED | hold P | fsyncheld
+ *   fua P OFFSET LEN SEED | hold P | fsyncheld | reflink A B
+ *   clone A FROM LEN B TO
  *
  * A write beyond the end makes the file longer first.  `writeout` does what
  * memory pressure may do at any time.  At the end of the script everything in
@@ -226,6 +227,19 @@ op_sync (char **w)
 }
 
 static void
+op_reflink (char **w)
+{
+  must (btrnbd_reflink (pool, w[0], w[1]), "reflink");
+}
+
+static void
+op_clone (char **w)
+{
+  must (btrnbd_clone_range (pool, w[0], number (w[1]), number (w[2]), w[3],
+                            number (w[4])), "clone");
+}
+
+static void
 op_subvol (char **w)
 {
   const struct btrnbd_volume_opts opts = { .size = 1 << 20 };
@@ -254,6 +268,7 @@ static const struct {
   { "writeout", 1, op_writeout }, { "fsync", 1, op_fsync },
   { "sync", 0, op_sync }, { "subvol", 1, op_subvol },
   { "rmsubvol", 1, op_rmsubvol }, { "fua", 4, op_fua },
+  { "reflink", 2, op_reflink }, { "clone", 5, op_clone },
   { "hold", 1, op_hold }, { "fsyncheld", 0, op_fsyncheld },
 };
 

@@ -14,9 +14,10 @@ and syncs, and a section "ops:".  Operations are apart by ";" or line ends:
   write P OFFSET LEN SEED | punch P OFFSET LEN | zero P OFFSET LEN
   truncate P SIZE | writeout P | fsync P | sync | subvol P | rmsubvol P
   fua P OFFSET LEN SEED (a durable write) | hold P (an open file) | fsyncheld
+  reflink A B (a new file) | clone A FROM LEN B TO (both are durable in pk)
 
 and in the base also: falloc P OFFSET LEN (keeps the size), nocow P (empty
-file), compress P, reflink A B, clone A FROM LEN B TO, snapshot A B.  "for N OP" repeats an operation with "%" in
+file), compress P, snapshot A B.  "for N OP" repeats an operation with "%" in
 it standing for 0..N-1.  Words: "log" (pk: everything must be served by the
 log), "commit" (pk: something must have become a commit), "pk" or "kp" (only
 that direction), "no-holes" or "holes" (only with or without that feature).
@@ -201,8 +202,9 @@ class Model:
         inode.data.extend(bytes(size - len(inode.data)))
 
     def op_reflink(self, a, b):
-        self.inodes[self.add(b, Inode("f", 0o644))].data = \
-            bytearray(self.get(a).data)
+        n = self.add(b, Inode("f", self.get(a).mode))
+        self.inodes[n].data = bytearray(self.get(a).data)
+        self.event(n)
 
     def op_falloc(self, p, at, length):
         pass
@@ -215,6 +217,7 @@ class Model:
     def op_clone(self, a, start, length, b, to):
         data = self.get(a).data[int(start):int(start) + int(length)]
         self.put(b, int(to), data)
+        self.event(self.find(b))
 
     def op_snapshot(self, a, b):
         def copy_below(n):
@@ -663,6 +666,19 @@ def invent(seed, length):
         name = rnd.choice("abcdefghijklmnop")
         return d + "/" + name if d else name
 
+    def pick_clone(a, b):
+        n = len(model.get(a).data) // 4096
+        if n == 0:
+            return None
+        start = rnd.randrange(n)
+        length = rnd.randrange(1, n - start + 1)
+        to = rnd.randrange(12)
+        if model.find(a) == model.find(b) and to < start + length and \
+                start < to + length:
+            return None
+        return ["clone", a, str(start * 4096), str(length * 4096), b,
+                str(to * 4096)]
+
     def possible(words):
         kind = words[0]
         paths = model.paths()
@@ -715,7 +731,12 @@ def invent(seed, length):
                           str(rnd.randrange(1, 40) * 512), str(count)]
         if c < 95:
             return f and ["truncate", f, str(rnd.randrange(50000))]
+        if c < 96:
+            g = new_name()
+            return f and g not in model.paths() and ["reflink", f, g]
         if c < 97:
+            return f and pick_clone(f, pick("f"))
+        if c < 98:
             return f and len(model.get(f).data) > 20000 and \
                 ["punch", f, "4096", "8192"]
         return f and ["writeout", f]

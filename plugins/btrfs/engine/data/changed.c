@@ -112,6 +112,7 @@ void
 file_changed_beyond_log (struct file_data *f, const struct txn *txn)
 {
   assert (mutex_is_mine (&f->inode->lock));
+  __atomic_store_n (&f->d->beyond_log, txn->tree.transid, __ATOMIC_RELEASE);
   f->changed.transid = txn->tree.transid;
   f->changed.n = 0;
   f->changed.lost = f->changed.beyond_log = true;
@@ -131,10 +132,8 @@ data_changed_take (struct data *d, struct inode *inode, uint64_t transid,
     return DATA_CHANGED_BEYOND_LOG;
   if (c != NULL ? c->transid == transid && c->lost
       : inode->transid == transid) {
-    /* Whether the file was zeroed in place has been forgotten with the rest:
-     * it is enough that some file was.
-     */
-    if (__atomic_load_n (&d->flipped, __ATOMIC_ACQUIRE) == transid)
+    /* Whether it was this file has been forgotten with the rest. */
+    if (__atomic_load_n (&d->beyond_log, __ATOMIC_ACQUIRE) == transid)
       return DATA_CHANGED_BEYOND_LOG;
     if (c != NULL)
       c->lost = false;

@@ -63,6 +63,9 @@ struct data {
   uint32_t *lent;
   size_t num_lent, max_lent;
 
+  uint64_t beyond_log;         /* last transaction that changed a file in a way
+                                  that a log cannot say (atomic) */
+
   struct mutex lock;           /* RANK_DATA; protects all below */
   struct cond progress;        /* dirty_pages went down, a file became idle */
   struct cond work;            /* for the flushers */

@@ -72,9 +72,9 @@ btrnbd_clone_range (struct btrnbd_pool *p, const char *from, uint64_t offset,
     r = check_volume (&x, offset, len, to_offset);
   if (r == 0)
     r = data_clone (p->fs->data, x.from, offset, len, x.to, to_offset);
-  pair_done (&x);
   if (r == 0)
-    r = trans_commit (p->fs->trans, NULL);
+    r = api_sync_inode (p, x.to);
+  pair_done (&x);
   return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
 }
 
@@ -166,9 +166,9 @@ btrnbd_reflink (struct btrnbd_pool *p, const char *from, const char *to)
     r = cut_behind (p, &x);
   if (r == 0)
     r = data_clone (p->fs->data, x.from, 0, 0, x.to, 0);
-  pair_done (&x);
   if (r == 0)
-    r = trans_commit (p->fs->trans, NULL);
+    r = api_sync_inode (p, x.to);
+  pair_done (&x);
   return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
 }
 
@@ -185,9 +185,9 @@ btrnbd_dedupe_range (struct btrnbd_pool *p, const char *from, uint64_t offset,
   if (r == 0)
     r = data_dedupe (p->fs->data, x.from, offset, len, x.to, to_offset,
                      ret_shared);
-  pair_done (&x);
   if (r == 0)
-    r = trans_commit (p->fs->trans, NULL);
+    r = api_sync_inode (p, x.to);
+  pair_done (&x);
   return r < 0 ? err_note (r, "%s and %s", from, to) : 0;
 }
 
@@ -227,8 +227,8 @@ btrnbd_dedupe (struct btrnbd_pool *p, const char *from, const char *to,
     r = err_new (ERR_invalid, "a file and itself");
   if (r == 0)
     r = dedupe_all (p, &x, ret_shared);
-  pair_done (&x);
   if (r == 0)
-    r = trans_commit (p->fs->trans, NULL);
+    r = api_sync_inode (p, x.to);
+  pair_done (&x);
   return r < 0 ? err_note (r, "%s and %s", from, to) : 0;
 }

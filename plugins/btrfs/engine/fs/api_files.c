@@ -228,6 +228,18 @@ btrnbd_flush (struct btrnbd_file *f)
 }
 
 int
+api_sync_inode (struct btrnbd_pool *p, struct inode *inode)
+{
+  int r = 0;
+
+  if (p->fs->read_only)
+    return 0;
+  if (api_is_file (inode))
+    r = data_write_out (p->fs->data, inode, 0, UINT64_MAX);
+  return r < 0 ? r : flush_inode (p, inode, false);
+}
+
+int
 btrnbd_fsync (struct btrnbd_pool *p, const char *path)
 {
   struct inode *inode = NULL;
@@ -236,12 +248,7 @@ btrnbd_fsync (struct btrnbd_pool *p, const char *path)
   r = api_walk (p, path, &inode);
   if (r < 0)
     return r;
-  if (!p->fs->read_only) {
-    if (api_is_file (inode))
-      r = data_write_out (p->fs->data, inode, 0, UINT64_MAX);
-    if (r == 0)
-      r = flush_inode (p, inode, false);
-  }
+  r = api_sync_inode (p, inode);
   inode_put (inode);
   return r < 0 ? err_note (r, "%s", path) : 0;
 }

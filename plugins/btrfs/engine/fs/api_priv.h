@@ -113,6 +113,8 @@ extern void snap_names_done (struct snap_names *);
 
 /* --- api_files.c --- */
 
+/* All there is of INODE, and its names, is durable when this returns. */
+extern int api_sync_inode (struct btrnbd_pool *, struct inode *);
 /* Open handles of INODE; open_lock held. */
 extern unsigned open_handles (struct btrnbd_pool *, const struct inode *);
 
