@@ -179,6 +179,34 @@ map_verdicts (void **state)
   file_done (&d, &f);
 }
 
+/* What is used stays, when there is more than can be remembered. */
+static void
+map_forgets (void **state)
+{
+  const uint64_t most = 170000;
+  struct file_data f;
+  struct data d;
+  uint64_t i, k;
+
+  (void) state;
+  file_init (&d, &f);
+  for (i = 0; i < 3 * most; ++i) {
+    struct mapping m = { .offset = i * PS, .len = PS, .disk = (i + 1) * PS,
+                         .disk_len = PS, .kind = MAP_REGULAR };
+    bool found;
+
+    map_set (&f, &m);
+    assert_true (d.map_entries < most);
+    for (k = 0; i % 1000 == 999 && k < 100; ++k) {
+      map_peek (&f, k * PS, &m, &found);
+      assert_true (found);
+      assert_int_equal (mapping_disk (&m, k * PS), (k + 1) * PS);
+    }
+  }
+  assert_int_equal (f.map.n, d.map_entries);
+  file_done (&d, &f);
+}
+
 /* --- dirty pages --- */
 
 static void
@@ -409,6 +437,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (map_model),
     cmocka_unit_test (map_verdicts),
+    cmocka_unit_test (map_forgets),
     cmocka_unit_test (dirty_model),
     cmocka_unit_test (holds),
     cmocka_unit_test (flush_waits),

@@ -10,11 +10,14 @@
 #include "data/data_priv.h"
 
 /* A file that knows more than its share when all together know more than
- * MAP_ENTRIES_MAX forgets everything before it learns more.
+ * MAP_ENTRIES_MAX forgets as much as it learns: a hand goes round the file
+ * and takes what was not used since it came by last.
  */
 #define MAP_ENTRIES_MAX 160000
 #define MAP_ENTRIES_SHARE 4000
 #define FILL_ITEMS 48          /* most items learned by one look-up */
+#define FILL_ITEMS_FULL 2      /* the same when that costs others, and the
+                                  look-up does not go on from the last one */
 
 struct map_entry {
   RB_ENTRY (map_entry) link;
@@ -41,6 +44,7 @@ map_init (struct file_data *f)
 {
   RB_INIT (&f->map.tree);
   f->map.n = 0;
+  f->map.hand = f->map.next = 0;
 }
 
 static void
@@ -159,8 +163,10 @@ map_peek (struct file_data *f, uint64_t offset, struct mapping *ret,
   SCOPED_LOCK (&f->map_lock);
   e = find (f, offset);
   *ret_found = e != NULL;
-  if (e != NULL)
+  if (e != NULL) {
+    e->m.used = true;
     *ret = e->m;
+  }
 }
 
 /* What is not remembered is looked up in the tree when it is needed. */
@@ -169,6 +175,30 @@ too_many (const struct file_data *f)
 {
   return f->map.n > MAP_ENTRIES_SHARE &&
     __atomic_load_n (&f->d->map_entries, __ATOMIC_RELAXED) > MAP_ENTRIES_MAX;
+}
+
+/* Make room for N; lock held. */
+static void
+evict (struct file_data *f, unsigned n)
+{
+  unsigned steps = 4 * n + 16;
+  struct map_entry *e = at_or_after (f, f->map.hand), *next;
+
+  while (n > 0 && steps-- > 0) {
+    if (e == NULL)
+      e = RB_MIN (map_tree, &f->map.tree);
+    if (e == NULL)
+      break;
+    next = RB_NEXT (map_tree, &f->map.tree, e);
+    if (e->m.used)
+      e->m.used = false;
+    else {
+      entry_free (f, e);
+      --n;
+    }
+    e = next;
+  }
+  f->map.hand = e == NULL ? 0 : e->m.offset;
 }
 
 /* Readers look again.  Before the change: who sees the new mapping sees the
@@ -193,6 +223,8 @@ map_set (struct file_data *f, const struct mapping *m)
     return;
   }
   carve (f, m->offset, end_of (m));
+  if (too_many (f))
+    evict (f, 1);
   if (!too_many (f))
     add (f, m);
 }
@@ -367,7 +399,7 @@ learn (struct file_data *f, const struct mapping *m)
 
 struct lesson {
   struct mapping m[2 * FILL_ITEMS];
-  unsigned n;
+  unsigned n, max;
 };
 
 static void
@@ -407,7 +439,7 @@ study (struct file_data *f, uint64_t offset, struct lesson *l)
     l->m[l->n++] = m;
     first = false;
     pos = end_of (&m);
-    if (l->n + 2 > 2 * FILL_ITEMS && pos > offset)
+    if (l->n + 2 > 2 * l->max && pos > offset)
       return 0;
     /* The next leaf only if OFFSET needs it: it may be a disk away. */
     if (pos > offset && c.slot[0] + 1 >= tb_nritems (c.path[0]->data))
@@ -429,17 +461,21 @@ map_lookup (struct file_data *f, uint64_t offset, struct mapping *ret)
   map_peek (f, offset, ret, &found);
   if (found)
     return 0;
+  l.n = 0;
   {
     SCOPED_LOCK (&f->map_lock);
-    if (too_many (f))
-      clear_locked (f);
+    l.max = !too_many (f) || offset == f->map.next ? FILL_ITEMS
+      : FILL_ITEMS_FULL;
   }
-  l.n = 0;
   ret->len = 0;
   rwlock_rdlock (&t->lock);
   r = study (f, offset, &l);
   if (r == 0) {
     SCOPED_LOCK (&f->map_lock);
+    if (too_many (f))
+      evict (f, l.n);
+    if (l.n > 0)
+      f->map.next = end_of (&l.m[l.n - 1]);
     for (i = 0; i < l.n; ++i) {
       learn (f, &l.m[i]);
       if (l.m[i].offset <= offset && offset < end_of (&l.m[i]))

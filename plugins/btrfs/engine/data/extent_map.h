@@ -27,6 +27,7 @@ struct mapping {
                                   shared it may have gone since */
   uint8_t kind, compression;
   uint8_t nocow;               /* enum nocow_verdict */
+  bool used;                   /* of the map: since eviction came by */
 };
 enum nocow_verdict { NOCOW_UNKNOWN, NOCOW_YES, NOCOW_NO };
 
@@ -43,6 +44,8 @@ RB_HEAD (map_tree, map_entry);
 struct extent_map {
   struct map_tree tree;
   size_t n;
+  uint64_t hand;               /* file offset where eviction goes on */
+  uint64_t next;               /* where the last look-up in the tree ended */
 };
 
 struct file_data;
