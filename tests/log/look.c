@@ -8,8 +8,8 @@
  *                   it, and open each of what may be left: it must hold what
  *                   the whole replay gives.  IMAGE is not changed.
  *
- * A line: path, kind, mode, uid:gid, links, inode, size, checksum of what is
- * in it (of a symlink: the target), attributes.  replay.py makes the same of
+ * A line: path, mode, uid:gid, links, inode, time of change, size, checksum of
+ * what is in it (of a symlink: the target), attributes.  replay.py makes the same of
  * a mounted pool.
  */
 #include <config.h>
@@ -151,8 +151,9 @@ put_path (struct list *l, const char *path)
 
   if (r < 0)
     return r;
-  fprintf (l->out, "%s %o %u:%u %u %" PRIu64 " ", path, st.mode, st.uid,
-           st.gid, st.nlink, st.ino);
+  fprintf (l->out, "%s %o %u:%u %u %" PRIu64 " %" PRId64 ".%ld ", path,
+           st.mode, st.uid, st.gid, st.nlink, st.ino,
+           (int64_t) st.mtime.tv_sec, st.mtime.tv_nsec);
   if (S_ISREG (st.mode) || S_ISLNK (st.mode))
     fprintf (l->out, "%" PRIu64 " ", st.size);
   if (S_ISREG (st.mode))

@@ -295,8 +295,9 @@ def checksum(data):
 
 def line_of(top, p):
     st = os.lstat(os.path.join(top, p))
-    line = "%s %o %d:%d %d %d " % (p, st.st_mode, st.st_uid, st.st_gid,
-                                   st.st_nlink, st.st_ino)
+    line = "%s %o %d:%d %d %d %d.%d " % (
+        p, st.st_mode, st.st_uid, st.st_gid, st.st_nlink, st.st_ino,
+        *divmod(st.st_mtime_ns, 10 ** 9))
     full = os.path.join(top, p)
     if stat.S_ISREG(st.st_mode):
         with open(full, "rb") as f:
