@@ -170,12 +170,12 @@ open_trees (struct fs *fs)
   if (r < 0)
     return r;
   /* May be absent, also left over from before the feature was cleared. */
-  if (!fs->read_only &&
-      roots_get (fs->roots, BTRFS_FREE_SPACE_TREE, &root) < 0) {
-    if (ro & BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID)
-      log_warning ("the free space tree is gone: building it");
-    err_clear ();
-  }
+  r = fs->read_only ? 0 : roots_get (fs->roots, BTRFS_FREE_SPACE_TREE, &root);
+  if (r == -ERR_nomem)
+    return r;
+  if (r < 0 && (ro & BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID))
+    log_warning ("the free space tree is gone: building it");
+  err_clear ();
   return 0;
 }
 

@@ -114,11 +114,28 @@ fst_is_valid (const struct fs *fs)
     roots_pool_tree (fs->roots, BTRFS_FREE_SPACE_TREE) != NULL;
 }
 
+static void
+super_fst_void (void *opaque, struct btrfs_super *sb)
+{
+  uint64_t ro = le64_get (sb->compat_ro_flags);
+
+  (void) opaque;
+  sb->compat_ro_flags =
+    le64_make (ro & ~BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID);
+}
+
+/* A tree that is not kept up to date must not be trusted by who comes next,
+ * whatever is committed before a new one is made: the replay of a log.
+ */
 int
 prepare_fst (struct fs *fs)
 {
-  if (!fs->read_only && fst_is_valid (fs))
+  if (fs->read_only)
+    return 0;
+  if (fst_is_valid (fs))
     space_fst_enable (fs->space);
+  else
+    commit_edit_super (fs, super_fst_void, NULL);
   return 0;
 }
 
@@ -158,7 +175,10 @@ prepare_quota (struct fs *fs)
 
   if (fs->read_only)
     return 0;
-  if (roots_get (fs->roots, BTRFS_QUOTA_TREE, &root) < 0) {
+  r = roots_get (fs->roots, BTRFS_QUOTA_TREE, &root);
+  if (r == -ERR_nomem)
+    return r;
+  if (r < 0) {
     err_clear ();
     return 0;
   }
