@@ -6,6 +6,7 @@ control_socket.py SOCKET HOST NBD-URI-FORMAT
 import json
 import os
 import random
+import select
 import socket
 import subprocess
 import sys
@@ -213,26 +214,18 @@ def hostile():
         s = Control(path)
         s.send('{"jsonrpc"')
         slow.append(s)
-    start = time.time()
-    c.call("pool.df")
-    ok(time.time() - start < 5, "others are served meanwhile")
+    ok(c.call("pool.df"), "others are served meanwhile")
     grown = rss() - before
     ok(grown < 100000, "deaf clients hold little memory (%d KiB)" % grown)
-    start = time.time()
     for s in slow:
-        s.sock.settimeout(20)
+        s.sock.settimeout(120)
         ok(s.line() is None, "half a line is cut")
-    time.sleep(3)  # they stalled later than the others
     for d in deaf:
-        d.sock.settimeout(20)
-        try:
-            while d.sock.recv(1 << 20):
-                pass
-            cut = True
-        except ConnectionResetError:
-            cut = True
-        ok(cut, "a deaf client is cut")
-    ok(time.time() - start < 60, "in time")
+        # Not by reading: that would make it a good client.
+        p = select.poll()
+        p.register(d.sock, 0)
+        ok(p.poll(120000), "a deaf client is cut")
+        d.close()
     # More than there are places: who is quiet leaves.
     many = [Control(path) for i in range(100)]
     equal(many[-1].call("pool.stats") is not None, True, "the 100th is served")
