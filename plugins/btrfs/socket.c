@@ -133,7 +133,7 @@ where (void *opaque, const char *method)
   if (strcmp (method, "rpc.info") == 0 ||
       strncmp (method, "events.", 7) == 0)
     return CONTROL_ON_LOOP;
-  return control_find (method) ? CONTROL_ON_WORKER : CONTROL_UNKNOWN;
+  return control_find (method) ? CONTROL_SLOW : CONTROL_UNKNOWN;
 }
 
 static void

@@ -24,8 +24,8 @@ where (void *opaque, const char *method)
   const struct host_method *m = host_method_find (method);
 
   if (m)
-    return m->on_loop ? CONTROL_ON_LOOP : CONTROL_ON_WORKER;
-  return s->plugin.ext.control ? CONTROL_ON_WORKER : CONTROL_UNKNOWN;
+    return m->on_loop ? CONTROL_ON_LOOP : CONTROL_QUICK;
+  return s->plugin.ext.control ? CONTROL_SLOW : CONTROL_UNKNOWN;
 }
 
 static void

@@ -5,6 +5,9 @@
 requires_file "$BTRNBD" "$PLUGIN"
 requires nbdkit
 /usr/bin/python3 -c 'import nbd' 2>/dev/null || skip_all "python3-libnbd is missing"
+if grep -q '^#define BTRNBD_SANITIZE' "$abs_top_builddir/config.h"; then
+  export BTRNBD_SANITIZED=1
+fi
 img=$tmp/pool.img
 ctl=$tmp/control.sock
 "$BTRNBD" -d "$img" mkfs --size 1G

@@ -274,8 +274,11 @@ take_line (struct control_client *c, const char *text, size_t len)
   case CONTROL_ON_LOOP:
     s->ops->run (s->opaque, r);
     break;
-  case CONTROL_ON_WORKER:
-    control_queue (r);
+  case CONTROL_QUICK:
+    control_queue (r, true);
+    break;
+  case CONTROL_SLOW:
+    control_queue (r, false);
     break;
   default:
     control_answer_error (r, RPC_METHOD_NOT_FOUND, "there is no such method");

@@ -43,16 +43,30 @@ control_request_free (struct control_request *r)
 }
 
 void
-control_queue (struct control_request *r)
+control_queue (struct control_request *r, bool quick)
 {
   struct control_server *s = r->server;
+  struct control_queue *q = quick ? &s->quick : &s->slow;
 
   pthread_mutex_lock (&s->lock);
   r->next = NULL;
-  *s->queue_end = r;
-  s->queue_end = &r->next;
-  pthread_cond_signal (&s->work);
+  *q->end = r;
+  q->end = &r->next;
+  pthread_cond_broadcast (&s->work); /* not all of them take all */
   pthread_mutex_unlock (&s->lock);
+}
+
+static struct control_request *
+queue_take (struct control_queue *q)
+{
+  struct control_request *r = q->first;
+
+  if (r) {
+    q->first = r->next;
+    if (q->first == NULL)
+      q->end = &q->first;
+  }
+  return r;
 }
 
 void
@@ -89,24 +103,23 @@ control_answer_error (struct control_request *r, int code,
   control_answer (r, false, rpc_error_text (code, message, NULL));
 }
 
-static void *
-worker (void *opaque)
+/* Until told to stop and nothing is left. */
+static void
+work (struct control_server *s, bool also_slow)
 {
-  struct control_server *s = opaque;
   struct control_request *r;
 
   pthread_mutex_lock (&s->lock);
   for (;;) {
-    r = s->queue;
+    r = queue_take (&s->quick);
+    if (r == NULL && also_slow)
+      r = queue_take (&s->slow);
     if (r == NULL) {
       if (s->stop)
         break;
       pthread_cond_wait (&s->work, &s->lock);
       continue;
     }
-    s->queue = r->next;
-    if (s->queue == NULL)
-      s->queue_end = &s->queue;
     pthread_mutex_unlock (&s->lock);
     if (atomic_load (&r->cancel))
       control_answer_error (r, RPC_BUSY, "cancelled");
@@ -115,6 +128,20 @@ worker (void *opaque)
     pthread_mutex_lock (&s->lock);
   }
   pthread_mutex_unlock (&s->lock);
+}
+
+static void *
+worker (void *opaque)
+{
+  work (opaque, true);
+  return NULL;
+}
+
+/* However long others take, an operator can look and kick. */
+static void *
+quick_worker (void *opaque)
+{
+  work (opaque, false);
   return NULL;
 }
 
@@ -303,10 +330,11 @@ start_workers (struct control_server *s)
   sigfillset (&all);
   pthread_sigmask (SIG_BLOCK, &all, &old);
   for (; s->num_workers < CONTROL_WORKERS; s->num_workers++)
-    if (pthread_create (&s->workers[s->num_workers], NULL, worker, s) != 0)
+    if (pthread_create (&s->workers[s->num_workers], NULL,
+                        s->num_workers == 0 ? quick_worker : worker, s) != 0)
       break;
   pthread_sigmask (SIG_SETMASK, &old, NULL);
-  return s->num_workers > 0;
+  return s->num_workers > 1;
 }
 
 struct control_server *
@@ -333,7 +361,8 @@ control_server_new (struct ev_loop *ev, int listener, const char *path,
   }
   TAILQ_INIT (&s->clients);
   STAILQ_INIT (&s->events);
-  s->queue_end = &s->queue;
+  s->quick.end = &s->quick.first;
+  s->slow.end = &s->slow.first;
   pthread_mutex_init (&s->lock, NULL);
   pthread_cond_init (&s->work, NULL);
   watch (s);

@@ -28,7 +28,7 @@
 #define CONTROL_UNSENT_MAX (32u << 20)  /* of all clients */
 #define CONTROL_EVENTS_MAX 65536        /* bytes that wait for a client */
 #define CONTROL_STALL_SECONDS 10
-#define CONTROL_WORKERS 4
+#define CONTROL_WORKERS 5        /* one of them for CONTROL_QUICK only */
 
 struct control_server;
 struct control_client;
@@ -51,7 +51,8 @@ struct control_request {
 enum control_where {
   CONTROL_UNKNOWN,             /* there is no such method */
   CONTROL_ON_LOOP,             /* it does not wait */
-  CONTROL_ON_WORKER,
+  CONTROL_QUICK,               /* it waits, but not for a disk or a peer */
+  CONTROL_SLOW,
 };
 
 enum control_log { CONTROL_LOG_ERROR, CONTROL_LOG_INFO, CONTROL_LOG_DEBUG };

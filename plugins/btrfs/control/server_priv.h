@@ -59,7 +59,9 @@ struct control_server {
 
   pthread_mutex_t lock;        /* protects all below */
   pthread_cond_t work;
-  struct control_request *queue, **queue_end;
+  struct control_queue {
+    struct control_request *first, **end;
+  } quick, slow;
   struct control_request *answered;
   STAILQ_HEAD (, control_event_line) events;
   size_t events_bytes;
@@ -80,7 +82,7 @@ extern void control_client_free (struct control_client *);
 
 /* --- server.c --- */
 
-extern void control_queue (struct control_request *);
+extern void control_queue (struct control_request *, bool quick);
 extern void control_request_free (struct control_request *);
 extern void control_say (struct control_server *, enum control_log,
                          const char *fmt, ...)

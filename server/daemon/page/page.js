@@ -254,14 +254,22 @@ function showHead(s) {
   const health = $("health");
   const readOnly = info && info.read_only;
   const slow = s.pool && s.pool_age > 10;
-  health.dataset.state = readOnly || slow ? "warn" : "good";
-  health.textContent = readOnly ? "Read-only" : slow ? "Disks are slow"
-    : "Healthy";
+  const repaired = (s.pool && s.pool.stats && s.pool.stats.blocks_repaired) ||
+    0;
+  const [state, text, why] =
+    readOnly ? ["bad", "Read-only",
+                "The pool is read-only: " + info.read_only_reason]
+    : slow ? ["warn", "Disks are slow",
+              `The pool has not answered for ${age(s.pool_age)}.`]
+    : repaired ? ["warn", "Repaired",
+                  `${whole(repaired)} damaged blocks were repaired from a ` +
+                  "good copy since the start: a disk may be failing."]
+    : ["good", "Healthy", ""];
+  health.dataset.state = state;
+  health.textContent = text;
   const notice = $("notice");
-  notice.hidden = !readOnly && !slow;
-  notice.textContent = readOnly ? "The pool is read-only: " +
-    info.read_only_reason : slow ? "The pool has not answered for " +
-    age(s.pool_age) + "." : "";
+  notice.hidden = !why;
+  notice.textContent = why;
 }
 
 function showNow(s) {
