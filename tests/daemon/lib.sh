@@ -3,9 +3,6 @@
 DAEMON=$abs_top_builddir/btrnbdd
 TEST_PLUGIN=$abs_top_builddir/tests/daemon/.libs/btrnbdtest.so
 
-export TSAN_OPTIONS="${TSAN_OPTIONS-} \
-suppressions=$abs_top_srcdir/tests/daemon/tsan.supp"
-
 # start_daemon ARG...: serve on $sock; sets daemon_pid and uri.
 start_daemon ()
 {

@@ -35,6 +35,5 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/crowd.py \
 	tests/daemon/drain.py \
 	tests/daemon/storm.py \
-	tests/daemon/tsan.supp \
 	tests/daemon/systemd.py \
 	tests/daemon/transmission.py
