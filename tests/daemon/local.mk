@@ -13,6 +13,7 @@ DAEMON_TESTS = \
 	tests/daemon/behaviour.sh \
 	tests/daemon/control.sh \
 	tests/daemon/config.sh \
+	tests/daemon/conformance.sh \
 	tests/daemon/dist.sh \
 	tests/daemon/log.sh \
 	tests/daemon/metrics.sh \
@@ -33,6 +34,7 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
 	tests/daemon/crowd.py \
+	tests/daemon/differences \
 	tests/daemon/drain.py \
 	tests/daemon/storm.py \
 	tests/daemon/systemd.py \

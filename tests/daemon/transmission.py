@@ -1,14 +1,17 @@
 """Raw requests against a server on a unix socket, in each dialect: every
-command and flag, right and wrong."""
+command and flag, right and wrong.
+
+  transmission.py SOCKET [DIALECT]...
+"""
 import os
 import struct
 import sys
 
-sys.argv = [sys.argv[0]] + sys.argv[1:]
 sys.path.insert(0, os.path.dirname(__file__))
 import socket
 
 path = sys.argv[1]
+dialects = sys.argv[2:] or ["simple", "structured", "extended"]
 OPTS = 0x49484156454F5054
 READ, WRITE, DISC, FLUSH, TRIM, CACHE, ZERO, STATUS = range(8)
 FUA, NO_HOLE, DF, REQ_ONE, FAST, PAYLOAD = 1, 2, 4, 8, 16, 32
@@ -24,7 +27,7 @@ class Client:
     def __init__(self, dialect, name=b"e0"):
         self.dialect = dialect
         self.s = socket.socket(socket.AF_UNIX)
-        self.s.settimeout(20)
+        self.s.settimeout(8)
         self.s.connect(path)
         self.get(18)
         self.s.sendall(struct.pack(">I", 3))
@@ -99,7 +102,7 @@ class Client:
         return error, payload
 
 
-for dialect in "simple", "structured", "extended":
+for dialect in dialects:
     c = Client(dialect)
 
     def t(name, good):
@@ -155,12 +158,16 @@ for dialect in "simple", "structured", "extended":
     # Many at once: every cookie comes back once, with its own data.
     for i in range(200):
         c.call(WRITE, i * 512, 512, 0, bytes([i]) * 512)
-    sent = {c.send(READ, i * 512, 512): i for i in range(200)}
     good = True
-    while sent:
-        cookie, error, kind, data = c.reply(512)
-        i = sent.pop(cookie)
-        good &= error == 0 and data[-512:] == bytes([i]) * 512
+    try:
+        sent = {c.send(READ, i * 512, 512): i for i in range(200)}
+        while sent:
+            cookie, error, kind, data = c.reply(512)
+            i = sent.pop(cookie)
+            good &= error == 0 and data[-512:] == bytes([i]) * 512
+    except TimeoutError:
+        good = False
+        c = Client(dialect)
     t("200 reads in flight", good)
     c.send(READ, 0, 65536)
     c.send(DISC)
@@ -172,15 +179,17 @@ for dialect in "simple", "structured", "extended":
     except (EOFError, ConnectionError):
         t("then the end", True)
 
-c = Client("extended")
-length = 4 << 32
-error, payload = c.call(READ, 0, 65 << 20)
-check("extended: a read larger than the export", error == EINVAL)
-error, payload = c.call(ZERO, 0, SIZE)
-check("extended: all at once", error == 0)
-c.send(TRIM, 0, 4096, PAYLOAD, bytes(4096))
-check("extended: payload where none belongs", c.reply()[1] == EINVAL)
-check("extended: still in step", c.call(READ, 0, 16)[1] == bytes(16))
+if "extended" in dialects:
+    c = Client("extended")
+    error, payload = c.call(READ, 0, 65 << 20)
+    check("extended: a read larger than the export", error == EINVAL)
+    error, payload = c.call(ZERO, 0, SIZE)
+    check("extended: all at once", error == 0)
+    c.send(TRIM, 0, 4096, PAYLOAD, bytes(4096))
+    check("extended: payload where none belongs", c.reply()[1] == EINVAL)
+    check("extended: still in step", c.call(READ, 0, 16)[1] == bytes(16))
+else:
+    c = Client(dialects[0])
 c.s.sendall(b"\0" * 32)
 try:
     c.get(1)
