@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 SNAP_TESTS = \
 	tests/unit/clone-basic \
 	tests/unit/snap-basic \
+	tests/unit/snap-cases \
 	tests/unit/snap-many \
 	tests/unit/snap-race \
 	tests/unit/snap-volumes
@@ -14,6 +15,9 @@ tests_unit_clone_basic_LDADD = $(TEST_LIBS)
 tests_unit_snap_basic_SOURCES = tests/unit/snap-basic.c
 tests_unit_snap_basic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_basic_LDADD = $(TEST_LIBS)
+tests_unit_snap_cases_SOURCES = tests/unit/snap-cases.c
+tests_unit_snap_cases_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_snap_cases_LDADD = $(TEST_LIBS)
 tests_unit_snap_many_SOURCES = tests/unit/snap-many.c
 tests_unit_snap_many_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_many_LDADD = $(TEST_LIBS)
