@@ -3,7 +3,8 @@
 bench_programs = \
 	tests/bench/fsync-load \
 	tests/bench/open-pool \
-	tests/bench/refs
+	tests/bench/refs \
+	tests/bench/snapshots
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 tests_bench_fsync_load_SOURCES = tests/bench/fsync-load.c
@@ -15,6 +16,9 @@ tests_bench_open_pool_LDADD = libengine.la
 tests_bench_refs_SOURCES = tests/bench/refs.c
 tests_bench_refs_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_bench_refs_LDADD = libengine.la
+tests_bench_snapshots_SOURCES = tests/bench/snapshots.c
+tests_bench_snapshots_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_bench_snapshots_LDADD = libengine.la
 
 EXTRA_DIST += \
 	tests/bench/bench.py \
@@ -27,5 +31,6 @@ bench: all $(bench_programs)
 	/usr/bin/python3 $(srcdir)/tests/bench/flush.py --build .
 	/usr/bin/python3 $(srcdir)/tests/bench/fsync.py --build .
 	tests/bench/refs
+	dir=$$(mktemp -d) && tests/bench/snapshots $$dir; rm -rf $$dir
 	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
 .PHONY: bench
