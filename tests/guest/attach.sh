@@ -7,7 +7,7 @@
 requires_guest fio jq nbdkit mkfs.ext4 mkfs.xfs mkfs.btrfs fstrim
 
 pool=$tmp/pool.img
-size=${BTRNBD_FULL:+256}
+size=${BTRNBD_FULL:+128}
 size=${size:-32}
 mib=$((1 << 20))
 

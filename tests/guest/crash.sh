@@ -7,7 +7,7 @@
 requires_guest fio mkfs.ext4 mkfs.xfs mkfs.btrfs
 
 pool=$tmp/pool.img
-files=${BTRNBD_FULL:+2000}
+files=${BTRNBD_FULL:+600}
 files=${files:-60}
 
 acked ()

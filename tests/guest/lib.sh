@@ -11,7 +11,9 @@
 # namespace of their own.  All of it ends with the test, however that ends.
 
 HOST=192.0.2.1          # the servers' address, as the guest sees it
-GUEST_TIMEOUT=60        # seconds that a command in the guest may take
+# seconds that a command in the guest may take
+GUEST_TIMEOUT=60
+[ -z "${BTRNBD_FULL:-}" ] || GUEST_TIMEOUT=300
 guest_dir=$tmp/guest
 
 requires_guest ()
