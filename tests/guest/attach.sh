@@ -4,7 +4,7 @@
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 . "$abs_top_srcdir/tests/guest/lib.sh"
-requires_guest fio jq nbdkit mkfs.ext4 mkfs.xfs mkfs.btrfs fstrim
+requires_guest fio jq nbdkit mkfs.ext4 mkfs.xfs mkfs.btrfs fstrim sfdisk
 
 pool=$tmp/pool.img
 size=${BTRNBD_FULL:+128}
@@ -76,6 +76,28 @@ use ()
   ok "$name: the pool is clean" check_clean "$pool"
 }
 
+# Other ways to attach and to use a disk.
+other_ways ()
+{
+  ok "other ways: serve" serve || return
+  is "$(guest "nbd-client -l $HOST" | sed 1d | sort | tr '\n' ' ')" \
+    "btrfs ext4 stock xfs " "the names are listed"
+  fails_with 1 'no such file' "a name that is not there" attach nbd1 nobody
+  ok "read-only" attach nbd1 ext4 -R
+  not_ok "cannot be written" guest "
+    dd if=/dev/zero of=/dev/nbd1 bs=4k count=1 oflag=direct"
+  ok "detach" detach nbd1
+  ok "the old interface, a name with a slash" attach nbd1 /ext4 -L -b 4096
+  ok "a partition" guest "
+    wipefs -qa /dev/nbd1 && echo ,,L | sfdisk -q /dev/nbd1 &&
+    mkfs.ext4 -q /dev/nbd1p1 && mount -o discard /dev/nbd1p1 mnt &&
+    cp -r /usr/include/linux mnt && umount mnt && e2fsck -fn /dev/nbd1p1"
+  ok "discard all of it" guest "blkdiscard -f /dev/nbd1"
+  ok "and read zeroes" guest "cmp -n 671088640 /dev/nbd1 /dev/zero"
+  ok "detach" detach nbd1
+  ok "stop" end_serving
+}
+
 "$BTRNBD" -d "$pool" mkfs --size 4G >/dev/null &&
   for name in ext4 xfs btrfs stock; do
     "$BTRNBD" -d "$pool" create $name --size 640M >/dev/null || exit 1
@@ -84,6 +106,7 @@ ok "start the guest" start_guest || done_testing
 use ext4 4096
 use xfs 512
 use btrfs 1024
+other_ways
 server=nbdkit
 use stock 2048 ext4
 done_testing
