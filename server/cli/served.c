@@ -1,8 +1,9 @@
 /* cli: by what socket a process that has a pool serves it.
  *
- * The kernel tells which listening unix sockets a process holds; the one
- * that answers as a control socket is it.  Only for a message: what cannot
- * be found out is left unsaid.
+ * The kernel tells which listening unix sockets a process holds.  A control
+ * socket is closed to other users, which sockets for clients seldom are (and
+ * those are not to be bothered), and it answers as one.  Only for a message:
+ * what cannot be found out is left unsaid.
  */
 #include <config.h>
 
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -45,6 +47,15 @@ has_socket (long pid, unsigned long inode)
   if (d)
     closedir (d);
   return found;
+}
+
+static bool
+is_private (const char *path)
+{
+  struct stat st;
+
+  return stat (path, &st) == 0 && S_ISSOCK (st.st_mode) &&
+    (st.st_mode & 077) == 0;
 }
 
 /* Does a control socket answer there? */
@@ -87,7 +98,8 @@ find_socket (long pid, char *ret, size_t size)
   while (fp && !found && fgets (line, sizeof line, fp)) {
     if (sscanf (line, "%*s %*s %*s %lx %*s %*s %lu %255[^\n]", &flags,
                 &inode, path) != 3 || !(flags & LISTENING) ||
-        path[0] != '/' || !has_socket (pid, inode) || !answers (path))
+        path[0] != '/' || !is_private (path) ||
+        !has_socket (pid, inode) || !answers (path))
       continue;
     snprintf (ret, size, "%s", path);
     found = true;
