@@ -350,13 +350,19 @@ cond_wait (struct cond *c, struct mutex *m)
 bool
 cond_timedwait (struct cond *c, struct mutex *m, unsigned timeout_ms)
 {
+  return cond_timedwait_ns (c, m, timeout_ms * UINT64_C (1000000));
+}
+
+bool
+cond_timedwait_ns (struct cond *c, struct mutex *m, uint64_t timeout_ns)
+{
   struct held_table *h;
   struct timespec ts;
   int r;
 
   clock_gettime (CLOCK_MONOTONIC, &ts);
-  ts.tv_sec += timeout_ms / 1000;
-  ts.tv_nsec += (long) (timeout_ms % 1000) * 1000000;
+  ts.tv_sec += timeout_ns / 1000000000;
+  ts.tv_nsec += timeout_ns % 1000000000;
   if (ts.tv_nsec >= 1000000000) {
     ts.tv_nsec -= 1000000000;
     ++ts.tv_sec;

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* The order, outermost first. */
 enum lock_rank {
@@ -95,6 +96,8 @@ extern void cond_wait (struct cond *, struct mutex *);
 /* False when TIMEOUT_MS passed. */
 extern bool cond_timedwait (struct cond *, struct mutex *,
                             unsigned timeout_ms);
+extern bool cond_timedwait_ns (struct cond *, struct mutex *,
+                               uint64_t timeout_ns);
 extern void cond_signal (struct cond *);
 extern void cond_broadcast (struct cond *);
 

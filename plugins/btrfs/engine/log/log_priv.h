@@ -65,10 +65,15 @@ struct logs {
   struct data *data;           /* see logs_attach */
   uint32_t sectorsize, csum_size;
 
-  struct mutex lock;           /* RANK_FLUSH; protects the next three */
+  struct mutex lock;           /* RANK_FLUSH; protects the next few */
   struct cond changed;
+  struct cond arrived;         /* for a leader that gathers a batch */
   struct requests waiting;
+  size_t num_waiting;
   bool busy;                   /* there is a leader */
+  size_t crowd;                /* requests in the last batch and behind it */
+  uint64_t batch_ns;           /* what the last batch took */
+  unsigned in_vain;            /* leaders that shall not gather */
   struct logs_stats stats;     /* atomic */
 
   /* The leader's. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -26,6 +27,13 @@
 
 /* Most inodes logged together, so that nobody's lock is held for long. */
 #define BATCH_MAX 64
+/* A leader waits for so large a part of the time of a batch, and not longer
+ * than so, that those who were there last time come again; when nobody came
+ * the next few do not.
+ */
+#define GATHER_PART 4
+#define GATHER_NS_MAX 1000000
+#define GATHER_IN_VAIN 16
 
 int
 logs_new (const struct logs_env *env, struct logs **ret)
@@ -42,6 +50,7 @@ logs_new (const struct logs_env *env, struct logs **ret)
   l->blocks.txn.ops = &log_alloc_ops;
   mutex_init (&l->lock, RANK_FLUSH);
   cond_init (&l->changed);
+  cond_init (&l->arrived);
   TAILQ_INIT (&l->waiting);
   SLIST_INIT (&l->trees);
   *ret = l;
@@ -80,6 +89,7 @@ logs_free (struct logs *l)
   assert (TAILQ_EMPTY (&l->waiting));
   drop_log (l, NULL);
   cond_done (&l->changed);
+  cond_done (&l->arrived);
   mutex_done (&l->lock);
   free (l);
 }
@@ -508,10 +518,42 @@ take_batch (struct logs *l, struct batch *b)
   b->n = 0;
   while (b->n < BATCH_MAX && (q = TAILQ_FIRST (&l->waiting)) != NULL) {
     TAILQ_REMOVE (&l->waiting, q, link);
+    --l->num_waiting;
     q->commit = q->names_logged = false;
     q->transid = 0;
     b->request[b->n++] = q;
   }
+}
+
+static uint64_t
+now_ns (void)
+{
+  struct timespec ts;
+
+  clock_gettime (CLOCK_MONOTONIC, &ts);
+  return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
+}
+
+/* Several threads that each flush, do a little, and flush again, are answered
+ * together: the first to be back is the leader, and should not go alone while
+ * the others are about to ask.
+ */
+static void
+gather (struct logs *l)
+{
+  const size_t before = l->num_waiting, want = MIN (l->crowd, BATCH_MAX);
+  const uint64_t ns = MIN (l->batch_ns / GATHER_PART, GATHER_NS_MAX);
+  const uint64_t end = now_ns () + ns;
+  uint64_t now;
+
+  if (l->in_vain > 0) {
+    --l->in_vain;
+    return;
+  }
+  while (l->num_waiting < want && (now = now_ns ()) < end)
+    cond_timedwait_ns (&l->arrived, &l->lock, end - now);
+  if (before < want && l->num_waiting == before)
+    l->in_vain = GATHER_IN_VAIN;
 }
 
 /* One batch; l->lock is held on entry and on return. */
@@ -519,14 +561,20 @@ static void
 lead (struct logs *l)
 {
   struct batch b;
+  uint64_t start;
   size_t i;
   int r;
 
   l->busy = true;
+  gather (l);
   take_batch (l, &b);
   mutex_unlock (&l->lock);
+  start = now_ns ();
   r = run_batch (l, &b);
+  start = now_ns () - start;
   mutex_lock (&l->lock);
+  l->batch_ns = start;
+  l->crowd = b.n + l->num_waiting;
   if (r < 0) {
     err_clear ();
     commit_all (&b); /* which tells the reason to everybody */
@@ -545,6 +593,8 @@ logs_flush (struct logs *l, struct inode *in, bool data_only)
   count (&l->stats.flushes, 1);
   mutex_lock (&l->lock);
   TAILQ_INSERT_TAIL (&l->waiting, &q, link);
+  ++l->num_waiting;
+  cond_signal (&l->arrived);
   while (!q.done)
     if (!l->busy)
       lead (l);
