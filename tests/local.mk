@@ -32,6 +32,7 @@ include $(srcdir)/tests/unit/btree.mk
 include $(srcdir)/tests/unit/trans.mk
 include $(srcdir)/tests/unit/inode.mk
 include $(srcdir)/tests/unit/data.mk
+include $(srcdir)/tests/unit/log.mk
 include $(srcdir)/tests/unit/subvol.mk
 include $(srcdir)/tests/unit/maint.mk
 include $(srcdir)/tests/engine/local.mk
