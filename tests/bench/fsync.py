@@ -6,6 +6,8 @@
    A million files is what was published of Linux (350 s before its fix, 92 s
    after it).
 2. Four threads that each make a file and fsync it, over and over.
+3. A 4K random write and a FLUSH, over and over, from within the process:
+   what the log writes for one (flush.py has the same through servers).
 
 All on a loop device with direct I/O over a file in the same directory, which
 has all its blocks; btrfs is mounted with `ssd`, as a disk that claims to be
@@ -129,6 +131,21 @@ def files(bench, opts):
                       f'{results["ours"]["rate"] / m["rate"]:.2f}')
 
 
+def flushes(bench, opts):
+    results = {kind: bench.run(kind, 'flush', 128, opts.flushes)
+               for kind in opts.peers.split(',')}
+    print(f'\n{opts.flushes:,} times 4K at random in 128 MiB, and a FLUSH')
+    for kind, m in results.items():
+        print(f'{kind:8}{m["p50"]:8.3f} ms p50{m["p99"]:8.3f} p99'
+              f'{m["mean"]:8.3f} mean')
+    if 'ours' in results:
+        m = results['ours']
+        print(f'  log blocks per FLUSH: {m["early"]:.2f} early in a '
+              f'transaction, {m["log_blocks"] / m["flushes"]:.2f} in all '
+              f'(each is written twice with DUP)')
+        counters(m, m['flushes'])
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--build', default='.', help='the build directory')
@@ -139,7 +156,8 @@ def main():
     p.add_argument('--seconds', type=int, default=5)
     p.add_argument('--size', type=int, default=4, help='GiB of the device')
     p.add_argument('--peers', default='ours,btrfs,ext4')
-    p.add_argument('--only', choices=('dir', 'files'))
+    p.add_argument('--flushes', type=int, default=3000)
+    p.add_argument('--only', choices=('dir', 'files', 'flush'))
     opts = p.parse_args()
     if os.geteuid() != 0:
         sys.exit('bench: needs root for loop devices and mounts')
@@ -147,10 +165,10 @@ def main():
                              dir=os.path.abspath(opts.dir or opts.build))
     bench = Bench(opts, where)
     try:
-        if opts.only != 'files':
-            directory(bench, opts)
-        if opts.only != 'dir':
-            files(bench, opts)
+        for name, fn in (('dir', directory), ('files', files),
+                         ('flush', flushes)):
+            if opts.only in (None, name):
+                fn(bench, opts)
     finally:
         shutil.rmtree(where, ignore_errors=True)
 
