@@ -482,6 +482,21 @@ struct btrfs_qgroup_status {      /* 32 bytes, newer: + enable_gen */
   le64 rescan;
 };
 
+/* DEV_REPLACE item of the device tree. */
+struct btrfs_dev_replace {
+  le64 src_devid;
+  le64 cursor_left, cursor_right;
+  le64 cont_reading_from_srcdev_mode;
+  le64 state;       /* below */
+  le64 time_started, time_stopped;
+  le64 num_write_errors, num_uncorrectable_read_errors;
+};
+#define BTRFS_DEV_REPLACE_NEVER_STARTED 0
+#define BTRFS_DEV_REPLACE_STARTED 1
+#define BTRFS_DEV_REPLACE_FINISHED 2
+#define BTRFS_DEV_REPLACE_CANCELED 3
+#define BTRFS_DEV_REPLACE_SUSPENDED 4
+
 struct btrfs_dev_stats {
   le64 values[5];   /* write, read, flush, corruption, generation errors */
 };

@@ -244,6 +244,47 @@ for features in no-holes ^no-holes; do
   judge "$name, $features" "$img"
 done
 
+# --- space that is kept ---
+
+name="149: zeroes over thousands of small extents"
+ours 400M
+b create v --size 64M >/dev/null
+serve "$img" cache-size=32M
+py "$name: in one request" <<'PY'
+h = connect('v')
+for at in range(0, 64 << 20, 8192):
+    h.pwrite(b'7' * 4096, at)
+h.flush()
+h.zero(60 << 20, 1 << 20, nbd.CMD_FLAG_NO_HOLE)
+h.flush()
+assert h.pread(1 << 20, 30 << 20) == bytes(1 << 20)
+assert h.pread(8192, (1 << 20) - 8192) == b'7' * 4096 + bytes(4096)
+PY
+ok "$name: stop" stop_nbdkit
+judge "$name" "$img"
+
+name="155: more is allocated than there is, again and again"
+ours 256M
+b create v --size 1G >/dev/null
+serve "$img" cache-size=32M
+py "$name: promises are given back" <<'PY'
+import errno
+h = connect('v')
+for i in range(30):
+    try:
+        h.zero(500 << 20, 0, nbd.CMD_FLAG_NO_HOLE)
+        assert False, 'it did not fit'
+    except nbd.Error as e:
+        assert e.errnum == errno.ENOSPC, e
+    h.trim(1 << 30, 0)
+    h.flush()
+for at in range(0, 100 << 20, 1 << 20):
+    h.pwrite(b'9' * (1 << 20), at)
+h.flush()
+PY
+ok "$name: stop" stop_nbdkit
+judge "$name" "$img"
+
 # --- what a crash leaves ---
 
 name="194: an unlinked file that was open when the kernel crashed"

@@ -3,6 +3,7 @@ interop_tests = \
 	tests/interop/both-ways.sh \
 	tests/interop/commits.sh \
 	tests/interop/hard-cases.sh \
+	tests/interop/left-behind.sh \
 	tests/interop/log.sh \
 	tests/interop/mkfs.sh \
 	tests/interop/odd-pools.sh \

@@ -10,3 +10,8 @@ check_PROGRAMS += tests/lib/churn
 tests_lib_churn_SOURCES = tests/lib/churn.c
 tests_lib_churn_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_lib_churn_LDADD = libengine.la
+
+check_PROGRAMS += tests/lib/edit
+tests_lib_edit_SOURCES = tests/lib/edit.c
+tests_lib_edit_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_lib_edit_LDADD = libengine.la

@@ -97,6 +97,7 @@ SIZE (btrfs_extent_inline_ref, 9);
 SIZE (btrfs_extent_data_ref, 28);
 SIZE (btrfs_shared_data_ref, 4);
 SIZE (btrfs_qgroup_status, 32);
+SIZE (btrfs_dev_replace, 72);
 SIZE (btrfs_dev_stats, 40);
 
 /* ISO C wants a declaration here. */

@@ -429,6 +429,7 @@ static const struct step steps[] = {
   { "chunk tree", feed_chunks, NULL },
   { "trees of the pool", open_trees, NULL },
   { "interrupted balance", prepare_relocation, NULL },
+  { "device replacement", prepare_replace, NULL },
   { "check of the log", prepare_log_check, NULL },
   { "device statistics", prepare_dev_stats, NULL },
   { "space", open_space, close_space },

@@ -33,6 +33,35 @@ prepare_relocation (struct fs *fs)
   return r;
 }
 
+/* While a device is being replaced, everything is written to the new one,
+ * too; only Linux knows how far that is.
+ */
+int
+prepare_replace (struct fs *fs)
+{
+  struct root *root = roots_pool_tree (fs->roots, BTRFS_DEV_TREE);
+  struct btrfs_dev_replace item = { .state = le64_make (0) };
+  uint64_t state;
+  uint32_t size;
+  bool found;
+  int r;
+
+  if (root == NULL)
+    return 0;
+  rwlock_rdlock (&root->tree->lock);
+  r = tree_get (root->tree, KEY (0, BTRFS_DEV_REPLACE, 0), &item,
+                sizeof item, &size, &found);
+  rwlock_unlock (&root->tree->lock);
+  state = le64_get (item.state);
+  if (r == 0 && found && (size < sizeof item
+                          || (state != BTRFS_DEV_REPLACE_NEVER_STARTED
+                              && state != BTRFS_DEV_REPLACE_FINISHED
+                              && state != BTRFS_DEV_REPLACE_CANCELED)))
+    fs_make_read_only (fs, "a device is being replaced: mount the pool with "
+                       "Linux, until that is finished or cancelled");
+  return r;
+}
+
 int
 prepare_dev_stats (struct fs *fs)
 {

@@ -10,6 +10,7 @@ extern void prepare_use_incompat (void *fs, uint64_t bit);
 extern void fs_make_read_only (struct fs *, const char *why);
 
 extern int prepare_relocation (struct fs *);
+extern int prepare_replace (struct fs *);
 extern int prepare_dev_stats (struct fs *);
 /* Use the free space tree that is valid; make one when there is none, which
  * commits: after the replay of a log.
