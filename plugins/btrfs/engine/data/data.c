@@ -164,6 +164,19 @@ file_check_writable (const struct file_data *f)
   return trans_check (f->d->env.trans);
 }
 
+int
+file_get_for_change (struct data *d, struct inode *inode, uint64_t offset,
+                     uint64_t len, struct file_data **ret)
+{
+  int r = file_get (d, inode, ret);
+
+  if (r == 0)
+    r = file_check_writable (*ret);
+  if (r == 0)
+    r = file_check_range (*ret, offset, len);
+  return r;
+}
+
 /* Nobody else uses the inode any more, but a flusher may. */
 static void
 file_leave (struct file_data *f)

@@ -177,6 +177,12 @@ file_flags (const struct file_data *f)
 extern int file_check_range (const struct file_data *, uint64_t offset,
                              uint64_t len);
 extern int file_check_writable (const struct file_data *);
+/* The state of INODE for a change of these bytes: they lie in the file, and
+ * it may be changed.
+ */
+extern int file_get_for_change (struct data *, struct inode *,
+                                uint64_t offset, uint64_t len,
+                                struct file_data **ret);
 static inline bool
 file_has_csums (const struct file_data *f)
 {
@@ -467,11 +473,13 @@ extern int inode_finish_change (struct txn *, struct file_data *,
  * range locked, write-out held off.
  */
 extern int punch_items (struct file_data *, uint64_t start, uint64_t end);
-/* Zero the parts of [offset, offset+len) that are not whole sectors; the
- * whole ones are [*ret_start, *ret_end) (none when start >= end).
+/* Bytes that shall read zero: edges are zeroed, FN does whole sectors, with
+ * the range locked and held against write-out, what was dirty is forgotten.
  */
-extern int zero_edges (struct file_data *, uint64_t offset, uint64_t len,
-                       uint64_t *ret_start, uint64_t *ret_end);
+extern int file_clear (struct data *, struct inode *, uint64_t offset,
+                       uint64_t len,
+                       int (*fn) (struct file_data *, uint64_t start,
+                                  uint64_t end));
 
 /* --- csums.c --- */
 

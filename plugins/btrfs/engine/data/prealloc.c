@@ -281,32 +281,7 @@ int
 data_zero (struct data *d, struct inode *inode, uint64_t offset,
            uint64_t len)
 {
-  struct range_lock lock;
-  struct file_data *f;
-  uint64_t start, end;
-  int r;
-
-  r = file_get (d, inode, &f);
-  if (r == 0)
-    r = file_check_writable (f);
-  if (r == 0)
-    r = file_check_range (f, offset, len);
-  if (r < 0 || len == 0)
-    return r;
-  gate_operation_begin (file_gate (f));
-  range_lock (&f->ranges, &lock, round_down (offset, d->ps),
-              round_up (offset + len, d->ps));
-  r = zero_edges (f, offset, len, &start, &end);
-  if (r == 0 && start < end) {
-    struct dirty_hold hold;
-
-    dirty_hold (f, &hold, start, end);
-    r = zero_range (f, start, end);
-    dirty_release (f, &hold, r == 0 ? end : 0);
-  }
-  range_unlock (&f->ranges, &lock);
-  gate_operation_end (file_gate (f));
-  return r;
+  return file_clear (d, inode, offset, len, zero_range);
 }
 
 int
@@ -318,11 +293,7 @@ data_allocate (struct data *d, struct inode *inode, uint64_t offset,
   uint64_t start, end;
   int r;
 
-  r = file_get (d, inode, &f);
-  if (r == 0)
-    r = file_check_writable (f);
-  if (r == 0)
-    r = file_check_range (f, offset, len);
+  r = file_get_for_change (d, inode, offset, len, &f);
   if (r < 0 || len == 0)
     return r;
   start = round_down (offset, d->ps);

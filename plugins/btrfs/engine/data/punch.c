@@ -82,7 +82,10 @@ punch_items (struct file_data *f, uint64_t start, uint64_t end)
   }
 }
 
-int
+/* Zero the parts of [offset, offset+len) that are not whole sectors; the
+ * whole ones are [*ret_start, *ret_end) (none when start >= end).
+ */
+static int
 zero_edges (struct file_data *f, uint64_t offset, uint64_t len,
             uint64_t *ret_start, uint64_t *ret_end)
 {
@@ -104,19 +107,16 @@ zero_edges (struct file_data *f, uint64_t offset, uint64_t len,
 }
 
 int
-data_punch (struct data *d, struct inode *inode, uint64_t offset,
-            uint64_t len)
+file_clear (struct data *d, struct inode *inode, uint64_t offset,
+            uint64_t len,
+            int (*fn) (struct file_data *, uint64_t start, uint64_t end))
 {
   struct range_lock lock;
   struct file_data *f;
   uint64_t start, end;
   int r;
 
-  r = file_get (d, inode, &f);
-  if (r == 0)
-    r = file_check_writable (f);
-  if (r == 0)
-    r = file_check_range (f, offset, len);
+  r = file_get_for_change (d, inode, offset, len, &f);
   if (r < 0 || len == 0)
     return r;
   gate_operation_begin (file_gate (f));
@@ -130,10 +130,17 @@ data_punch (struct data *d, struct inode *inode, uint64_t offset,
      * before them.
      */
     dirty_hold (f, &hold, start, end);
-    r = punch_items (f, start, end);
+    r = fn (f, start, end);
     dirty_release (f, &hold, r == 0 ? end : 0);
   }
   range_unlock (&f->ranges, &lock);
   gate_operation_end (file_gate (f));
   return r;
+}
+
+int
+data_punch (struct data *d, struct inode *inode, uint64_t offset,
+            uint64_t len)
+{
+  return file_clear (d, inode, offset, len, punch_items);
 }

@@ -451,11 +451,7 @@ data_write (struct data *d, struct inode *inode, const void *buf, size_t len,
   struct file_data *f;
   int r;
 
-  r = file_get (d, inode, &f);
-  if (r == 0)
-    r = file_check_writable (f);
-  if (r == 0)
-    r = file_check_range (f, offset, len);
+  r = file_get_for_change (d, inode, offset, len, &f);
   if (r < 0 || len == 0)
     return r;
   return file_write (f, buf, len, offset, false);
