@@ -53,6 +53,12 @@ extern int btrnbd_pool_open (const char *const *devices, size_t n,
  * no thread; opening it consumes it, also on failure.  OPTS must be the same.
  */
 struct btrnbd_claim;
+/* Between the two, or before: can these devices be opened for reading?  Says
+ * what would fail later; no thread is left.  Devices that are reached through
+ * a network are not tried.
+ */
+extern int btrnbd_pool_try (const char *const *devices, size_t n,
+                            const struct btrnbd_open_opts *);
 extern int btrnbd_pool_claim (const char *const *devices, size_t n,
                               const struct btrnbd_open_opts *,
                               struct btrnbd_claim **ret);

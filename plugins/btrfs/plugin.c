@@ -1,11 +1,12 @@
 /* The nbdkit plugin "btrfs": callbacks, each a call of the engine.
  *
- * Life of the pool: get_ready claims the devices and checks their
- * superblocks, so that a wrong parameter or a pool that somebody else has
- * fails before the server goes into the background; after_fork opens the
- * pool, because threads do not survive the fork in between; cleanup commits
- * and closes.  nbdkit does not call `close` for clients that are connected
- * when it ends: their handles are closed by cleanup.
+ * Life of the pool: get_ready claims the devices and opens the pool once for
+ * reading, so that a wrong parameter, a pool that somebody else has or one
+ * that is damaged fails before the server goes into the background (a command
+ * of --run would wait for ever); after_fork opens the pool, because threads
+ * do not survive the fork in between; cleanup commits and closes.  nbdkit
+ * does not call `close` for clients that are connected when it ends: their
+ * handles are closed by cleanup.
  */
 #include <config.h>
 
@@ -125,6 +126,9 @@ plugin_get_ready (void)
   r = btrnbd_pool_claim ((const char *const *) plugin_config.devices,
                          plugin_config.num_devices, &plugin_config.opts,
                          &claim);
+  if (r == 0)
+    r = btrnbd_pool_try ((const char *const *) plugin_config.devices,
+                         plugin_config.num_devices, &plugin_config.opts);
   if (r < 0)
     return plugin_fail (r, "cannot open the pool");
   return plugin_control_listen ();

@@ -41,6 +41,23 @@ truncate -s 0 "$tmp/zero"
 refused "small|superblock" "$tmp/zero"
 refused "" "$tmp"
 
+# Damage that only trees show is found before anything is in the background,
+# where nobody would hear of it and a command of --run wait for ever.
+requires btrfs
+ok "a pool to be damaged" make_pool "$tmp/bad.img" 300M
+root=$(btrfs inspect-internal dump-super "$tmp/bad.img" |
+         awk '$1 == "root" { print $2 }')
+for at in $(btrfs-map-logical -l "$root" "$tmp/bad.img" |
+              sed -n 's/.*physical \([0-9]*\) .*/\1/p'); do
+  dd if=/dev/urandom of="$tmp/bad.img" bs=4096 count=4 conv=notrunc \
+     seek="$at" oflag=seek_bytes 2>/dev/null
+done
+fails_with 1 "cannot open the pool.*no good copy.*root of tree" \
+   "a damaged tree, in the background" \
+   nbdkit -U "$tmp/bad.sock" -P "$tmp/bad.pid" "$PLUGIN" "$tmp/bad.img"
+fails_with 1 "cannot open the pool" "a damaged tree, with a command" \
+   timeout 60 nbdkit -U - "$PLUGIN" "$tmp/bad.img" --run 'nbdinfo "$uri"'
+
 ok "all parameters at once" nbdkit -U - "$PLUGIN" device="$img" \
    readonly=false cache-size=16M commit-interval=5 discard=true workers=2 \
    --run 'nbdinfo "$uri"'

@@ -184,6 +184,30 @@ btrnbd_pool_claim (const char *const *names, size_t n,
   return 0;
 }
 
+#define TRY_CACHE (8 << 20)
+
+int
+btrnbd_pool_try (const char *const *names, size_t n,
+                 const struct btrnbd_open_opts *opts)
+{
+  struct btrnbd_open_opts o = { 0 };
+  struct btrnbd_pool *pool;
+  size_t i;
+  int r;
+
+  for (i = 0; i < n; i++)
+    if (strstr (names[i], "://") != NULL)
+      return 0;
+  if (opts != NULL)
+    o = *opts;
+  /* The claim has the lock, and the log is a matter of the real opening. */
+  o.read_only = o.no_lock = o.ignore_log = true;
+  o.cache_size = TRY_CACHE;
+  o.workers = 1;
+  r = btrnbd_pool_open (names, n, &o, &pool);
+  return r < 0 ? r : btrnbd_pool_close (pool);
+}
+
 int
 btrnbd_claim_open (struct btrnbd_claim *c,
                    const struct btrnbd_open_opts *opts,
