@@ -20,11 +20,12 @@ synced, and a section "ops:".  Operations are apart by ";" or line ends:
   create P | mkdir P | symlink TARGET P | fifo P | chardev P | link A B
   unlink P | rename A B | exchange A B | chmod P MODE | chown P UID
   setx P NAME VALUE | rmx P NAME | nocow P | compress P
-  write P OFFSET LEN SEED | dwrite P OFFSET LEN SEED (O_DSYNC)
+  write P OFFSET LEN SEED | dwrite P OFFSET LEN SEED (O_DSYNC, fua, too)
   punch P OFFSET LEN | zero P OFFSET LEN | truncate P SIZE | reflink A B
   falloc P OFFSET LEN (keeps the size) | fallocx P OFFSET LEN (does not)
   clone A OFFSET LEN B OFFSET | writeout P | evict | fsync P | fdatasync P
-  sync | subvol P | snap A B | rmsubvol P
+  sync | subvol P (with a file P/disk) | snap A B | rmsubvol P
+  hold P | fsyncheld
   open P H | tmpfile DIR H | link @H P | close H (P may be @H elsewhere)
 
 "for N OP" repeats an operation with "%" in it standing for 0..N-1.  Numbers
@@ -51,7 +52,8 @@ import sys
 
 # What DRIVE can do.
 DRIVEN = ("create mkdir symlink link unlink rename exchange chmod setx rmx "
-          "write punch zero truncate writeout fsync sync").split()
+          "write punch zero truncate writeout fsync sync fua reflink clone "
+          "hold fsyncheld subvol rmsubvol").split()
 
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD = -100
@@ -235,8 +237,19 @@ class Linux:
     def op_sync(self):
         self.fd_do(".", lambda fd: checked(libc.syncfs(fd)), os.O_RDONLY)
 
+    op_fua = op_dwrite
+
+    def op_hold(self, p):
+        self.op_open(p, "held")
+
+    def op_fsyncheld(self):
+        self.op_fsync("@held")
+
     def op_subvol(self, p):
         run("btrfs", "-q", "subvolume", "create", self.at(p))
+        self.op_create(p + "/disk")
+        self.op_chmod(p + "/disk", "600")
+        self.op_truncate(p + "/disk", "1m")
 
     def op_snap(self, a, b):
         run("btrfs", "-q", "subvolume", "snapshot", self.at(a), self.at(b))
@@ -482,7 +495,7 @@ class Bench:
         # Now and then Linux commits for reasons of its own.
         for _ in range(5):
             self.make(s, nodesize, holes)
-            if self.log_of(s) or "nolog" in s.words:
+            if self.log_of(s) or "nolog" in s.words or self.args.any:
                 break
             if self.args.random:
                 return " # SKIP no log"
@@ -642,7 +655,7 @@ class Names:
         at, to = self.rnd.randrange(8), self.rnd.randrange(8, 30)
         # The source may be too short: made long enough.  Files with and
         # without checksums do not mix.
-        if other is None or p.startswith("@") or other == p or self.driven:
+        if other is None or p.startswith("@") or other == p:
             return False
         self.put("write", other, 4096 * at, 16384, self.count)
         return self.put("clone", other, 4096 * at, 16384, p, 4096 * to)
@@ -745,6 +758,8 @@ def main():
     a.add_argument("--length", type=int, default=10)
     a.add_argument("--fast", action="store_true",
                    help="no scrub, no cuts, nothing removed")
+    a.add_argument("--any", action="store_true",
+                   help="Linux may commit as it likes")
     a.add_argument("--cut-only", action="store_true",
                    help="nothing but the image after the cut, DIR/ours, "
                    "and what Linux makes of it, DIR/list")

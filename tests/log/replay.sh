@@ -31,6 +31,8 @@ if [ -n "${BTRNBD_FULL:-}" ]; then
   run_py full --nodesize 4096 --only "$only" "$list"
   run_py full --holes --only "$only" "$list"
   run_py full --nodesize 4096 --holes --only "$only" "$list"
+  run_py "full, fsync.py's" --any --rotate 0 --only "$only" \
+    "$abs_top_srcdir/tests/log/scenarios"
 elif [ -n "${BTRNBD_QUICK:-}" ]; then
   run_py quick --rotate 1 --only "${only:-^new-file|^hc|^rename}" "$list"
 else
