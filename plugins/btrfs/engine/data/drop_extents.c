@@ -285,7 +285,7 @@ insert_hole (struct txn *txn, struct file_data *f, uint64_t start,
     r = map_parse (f, &c, &m);
     if (r < 0)
       return r;
-    /* Joined to the hole before it. */
+    /* Joined to the hole before it; Linux leaves offsets in holes, too. */
     if (m.kind == MAP_HOLE && end_of (&m) == start) {
       struct btrfs_file_extent *e;
 
@@ -294,6 +294,7 @@ insert_hole (struct txn *txn, struct file_data *f, uint64_t start,
         return r;
       e = cursor_data_rw (&c);
       e->generation = le64_make (txn->tree.transid);
+      e->offset = le64_make (0);
       e->num_bytes = le64_make (m.len + hole.len);
       e->ram_bytes = e->num_bytes;
       return 0;
