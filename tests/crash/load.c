@@ -902,11 +902,15 @@ load_scenario (struct load *l)
       do_data (&w, f, file, path);
     btrnbd_file_close (f);
   }
+  if (jnames_find (journal_names (l->j), "v0") != NULL)
+    take_snapshot (&w, "v0", "0");
   do_rename (&w);
   do_link (&w);
   do_sync (&w);
   do_unlink (&w);
   do_rename (&w);
+  if (jnames_find (journal_names (l->j), "v0@0") != NULL)
+    remove_volume (&w, "v0@0");
   if (jnames_find (journal_names (l->j), "v0") != NULL)
     remove_volume (&w, "v0");
   do_sync (&w);

@@ -48,7 +48,7 @@ fresh ()
 
 down ()
 {
-  sync && umount "$mnt"
+  sync -f "$mnt" && umount "$mnt"
 }
 
 # The pool is sound, and FILE holds what the rest of the arguments, pairs of
@@ -136,7 +136,7 @@ judge a A 4096 x 4096 D 4096 - 53248 C 8192 - 57344
 ok $? "159: checksums of just the written half of a prealloc extent"
 
 fresh && nocow_file a
-printf 'xxxxxxxxxx' >"$mnt/a" && sync
+printf 'xxxxxxxxxx' >"$mnt/a" && sync -f "$mnt"
 fallocate -n -o 4096 -l 65536 "$mnt/a"
 down
 out=$("$poke" "$img" size a 69632 write a 0 10 A write a 4096 4096 B)
