@@ -72,10 +72,8 @@ cmd_snapshots (struct cli *c)
   return cli_disconnect (c, status);
 }
 
-/* METHOD with two strings. */
-static int
-call_with_two (struct cli *c, const char *method, const char *first,
-               const char *second, const char *between)
+int
+cmd_clone (struct cli *c)
 {
   const struct cli_opt opts[] = { { NULL } };
   char **args = cli_parse (c, opts);
@@ -86,21 +84,33 @@ call_with_two (struct cli *c, const char *method, const char *first,
   status = cli_connect (c, false);
   if (status)
     return status;
-  if (cli_call (c, method, json_pack ("{s:o,s:o}", first,
-                                      rpc_string (args[0]), second,
-                                      rpc_string (args[1])), NULL) < 0)
-    status = cli_call_failed (c, "%s%s%s", args[0], between, args[1]);
+  if (cli_call (c, "volume.clone",
+                json_pack ("{s:o,s:o}", "from", rpc_string (args[0]), "to",
+                           rpc_string (args[1])), NULL) < 0)
+    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
   return cli_disconnect (c, status);
-}
-
-int
-cmd_clone (struct cli *c)
-{
-  return call_with_two (c, "volume.clone", "from", "to", " -> ");
 }
 
 int
 cmd_rollback (struct cli *c)
 {
-  return call_with_two (c, "volume.rollback", "name", "tag", "@");
+  bool when_free = false;
+  const struct cli_opt opts[] = {
+    { "when-free", 'w', CLI_FLAG, &when_free, NULL,
+      "wait until no client has it open" },
+    { NULL }
+  };
+  char **args = cli_parse (c, opts);
+  int status;
+
+  if (!args)
+    return c->status;
+  status = cli_connect (c, false);
+  if (status)
+    return status;
+  if (cli_call_busy (c, "volume.rollback",
+                     json_pack ("{s:o,s:o}", "name", rpc_string (args[0]),
+                                "tag", rpc_string (args[1])), when_free) < 0)
+    status = cli_call_failed (c, "%s@%s", args[0], args[1]);
+  return cli_disconnect (c, status);
 }

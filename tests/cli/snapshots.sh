@@ -133,7 +133,7 @@ wait_until 10 grep -q up "$tmp/up"
 fails_with 1 "in use" "rollback with a client" "${s[@]}" rollback vm3 s1
 fails_with 1 "in use" "rm -r with a client" "${s[@]}" rm -r vm3
 stop_pid "$holder"
-ok "rollback when it has gone" wait_until 10 "${s[@]}" rollback vm3 s1
+ok "rollback when it has gone" timeout 20 "${s[@]}" rollback --when-free vm3 s1
 ok "it is the snapshot" cmp <(nbdcopy "$(uri vm3)" -) <(nbdcopy "$(uri vm3@s1)" -)
 is "$("${s[@]}" diff vm3 vm3@s1)" "" "no difference"
 ok "rm -r" "${s[@]}" rm -r vm3
