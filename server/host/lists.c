@@ -23,18 +23,24 @@ host_extents_done (struct nbdkit_extents *x)
   x->v = NULL;
 }
 
-/* Append, or widen the last one when the type is the same. */
+/* Append, or widen the last one when the type is the same.  Once one is left
+ * out nothing is told any more: a later one does not touch the last.
+ */
 static int
 extents_append (struct nbdkit_extents *x, uint64_t length, uint32_t type)
 {
   struct nbd_extent *v;
 
+  if (x->full)
+    return 0;
   if (x->count > 0 && x->v[x->count - 1].flags == type) {
     x->v[x->count - 1].length += length;
     return 0;
   }
-  if (x->count == x->max)
-    return 0; /* enough: the rest is not told */
+  if (x->count == x->max) {
+    x->full = true;
+    return 0;
+  }
   if ((x->count & (x->count - 1)) == 0) {
     v = realloc (x->v, (x->count ? 2 * x->count : 1) * sizeof *v);
     if (v == NULL) {

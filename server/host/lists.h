@@ -12,7 +12,7 @@
 struct nbdkit_extents {
   uint64_t offset, length;     /* asked for; results are clipped to it */
   uint64_t next;               /* where the next extent must begin */
-  bool started;
+  bool started, full;
   size_t count, max;
   struct nbd_extent *v;        /* owned */
 };
