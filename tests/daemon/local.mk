@@ -18,6 +18,7 @@ DAEMON_TESTS = \
 	tests/daemon/log.sh \
 	tests/daemon/metrics.sh \
 	tests/daemon/limits.sh \
+	tests/daemon/plugin.sh \
 	tests/daemon/reload.sh \
 	tests/daemon/restart.sh \
 	tests/daemon/storm.sh \

@@ -4,7 +4,8 @@ requires nbdkit nbdinfo nbdcopy
 /usr/bin/python3 -c 'import nbd' 2>/dev/null ||
   skip_all "Python's nbd module is not installed"
 requires_file "$PLUGIN" "$BTRNBD"
-if nm -D "$PLUGIN" 2>/dev/null | grep -q "__asan_init\|__tsan_init"; then
+if [ -z "${BTRNBD_HOST:-}" ] &&
+   nm -D "$PLUGIN" 2>/dev/null | grep -q "__asan_init\|__tsan_init"; then
   skip_all "nbdkit cannot load a plugin with sanitizers"
 fi
 
@@ -21,11 +22,34 @@ make_pool ()
 }
 
 # serve IMAGE ARG...: a server named "s", see start_nbdkit; it has opened the
-# pool and answers (the pid file comes before that).
+# pool and answers (the pid file comes before that).  BTRNBD_HOST=btrnbdd: the
+# same plugin in our own host.
 serve ()
 {
-  start_nbdkit s "$PLUGIN" "$@" &&
+  start_${BTRNBD_HOST:-nbdkit} s "$PLUGIN" "$@" &&
     wait_until 30 nbdinfo --list "$nbdkit_uri"
+}
+
+start_btrnbdd ()
+{
+  local name=$1 plugin=$2 options=()
+  shift 2
+  while [[ ${1-} = -* ]]; do
+    options+=("$1")
+    shift
+  done
+  nbdkit_sock=$tmp/$name.sock
+  nbdkit_log=$tmp/$name.log
+  nbdkit_uri="nbd+unix:///?socket=$nbdkit_sock"
+  rm -f "$nbdkit_sock" "$tmp/$name.pid"
+  "$abs_top_builddir/btrnbdd" --control off -l "unix:$nbdkit_sock" \
+    --drain-timeout 3 \
+    --pidfile "$tmp/$name.pid" --plugin "$plugin" "${options[@]}" "$@" \
+    >"$nbdkit_log" 2>&1 </dev/null &
+  nbdkit_pid=$!
+  cleanup_fn stop_pid "$nbdkit_pid"
+  wait_until 30 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"
+  [ -s "$tmp/$name.pid" ] || { cat "$nbdkit_log"; return 1; }
 }
 
 # kill_server: as a crash would, nothing is written any more.
