@@ -463,25 +463,31 @@ conn_unstall (struct conn *c)
 }
 
 void
-conn_reload (struct conn *c)
+conn_check_access (struct conn *c)
 {
-  const unsigned idle = c->server->limits.idle_seconds;
-  struct rules *rules;
+  struct rules *rules = exports_rules (&c->server->exports);
 
-  if (c->state != CONN_TRANSMIT)
-    return;
-  rules = exports_rules (&c->server->exports);
   if (!access_allows (rules_find (rules, c->handle->name).allow,
                       &c->context))
     conn_end (c, "access was withdrawn");
-  else {
+  rules_unref (rules);
+}
+
+void
+conn_reload (struct conn *c)
+{
+  const unsigned idle = c->server->limits.idle_seconds;
+
+  if (c->state != CONN_TRANSMIT)
+    return; /* asked for an export: checked when transmission begins */
+  conn_check_access (c);
+  if (c->state == CONN_TRANSMIT) {
     conn_unstall (c);
     if (idle > 0 && !ev_is_active (&c->timer)) {
       ev_timer_set (&c->timer, idle, 0);
       ev_timer_start (c->loop->ev, &c->timer);
     }
   }
-  rules_unref (rules);
   conn_advance (c);
 }
 

@@ -108,6 +108,8 @@ extern void conn_flush (struct conn *);
 extern void conn_advance (struct conn *);
 /* What waits for the export's rates need not wait, or books anew. */
 extern void conn_unstall (struct conn *);
+/* End it when the rules in force do not allow its export. */
+extern void conn_check_access (struct conn *);
 /* Rules and limits have changed.  May free the connection. */
 extern void conn_reload (struct conn *);
 extern void conn_job_finished (struct conn *, struct job *);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,20 @@
 
 static void handshake_event (struct conn *, enum handshake_event);
 
+#define TLS_NAME_MAX 300
+static const char *
+tls_name (const struct conn *c, char buf[TLS_NAME_MAX])
+{
+  const char *who = c->context.tls_dn ? c->context.tls_dn
+    : c->context.tls_psk_user;
+
+  if (who == NULL)
+    return "";
+  snprintf (buf, TLS_NAME_MAX, " (%s %s)",
+            c->context.tls_dn ? "certificate" : "key of", who);
+  return buf;
+}
+
 /* From now on requests: the export's lane, the idle timer. */
 static void
 begin_transmission (struct conn *c)
@@ -21,7 +36,7 @@ begin_transmission (struct conn *c)
   const bool one = s->plugin.thread_model <=
     NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS;
   struct pool_group *group = pool_group_get (s->pool, c->handle->name);
-  char peer[CONN_PEER_MAX];
+  char peer[CONN_PEER_MAX], name[TLS_NAME_MAX];
 
   if (group == NULL) {
     conn_kill (c, "out of memory");
@@ -52,10 +67,11 @@ begin_transmission (struct conn *c)
     ev_timer_set (&c->timer, s->limits.idle_seconds, 0);
     ev_timer_start (c->loop->ev, &c->timer);
   }
-  host_log (HOST_LOG_INFO, "client %lu (%s): export \"%s\" attached%s",
+  host_log (HOST_LOG_INFO, "client %lu (%s): export \"%s\" attached%s%s",
             c->id, conn_peer (c, peer, sizeof peer), c->handle->name,
-            c->context.tls ? " with TLS" : "");
+            c->context.tls ? " with TLS" : "", tls_name (c, name));
   control_client_happened (c, "client.connected", NULL);
+  conn_check_access (c); /* a reload may have come since it was opened */
 }
 
 static void

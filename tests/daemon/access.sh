@@ -217,6 +217,21 @@ ok "start" start_daemon -c "$conf"
 is "$(tls_list "$sock" x509 "$tmp/alice")" "e0 e1 e3 e4" "alice"
 is "$(tls_list "$sock" x509 "$tmp/bob")" "e0 e2 e3 e4" "bob"
 is "$(raw "$sock" list | tr '\n' ' ')" "e0 " "somebody in clear text"
+nbd_alice ()
+{
+  /usr/bin/python3 -c '
+import nbd, sys
+h = nbd.NBD()
+h.set_tls(nbd.TLS_REQUIRE)
+h.set_tls_verify_peer(False)
+h.set_tls_certificates(sys.argv[2])
+h.set_export_name("e1")
+h.connect_unix(sys.argv[1])
+h.shutdown()' "$sock" "$tmp/alice"
+}
+ok "alice opens hers" nbd_alice
+ok "the log tells who" grep -q '"e1" attached with TLS (certificate CN=alice)' \
+  "$tmp/daemon.log"
 ok "stop" stop_daemon
 
 ok "alice's key" psktool -u alice -p "$tmp/keys.psk"

@@ -5,7 +5,7 @@
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 
 conf=$tmp/btrnbd.conf
-pool=$'[plugin memory]\nsize = 1M\n'
+pool="[plugin $TEST_PLUGIN]"$'\nsize = 1M\n'
 
 # bad PATTERN NAME TEXT: the file is refused, with one line that has the
 # pattern.
