@@ -36,6 +36,8 @@ btrnbdd_SOURCES = \
 	server/daemon/options.h \
 	server/daemon/out.c \
 	server/daemon/out.h \
+	server/daemon/peers.c \
+	server/daemon/peers.h \
 	server/daemon/pool.c \
 	server/daemon/page.c \
 	server/daemon/pool.h \

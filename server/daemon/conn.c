@@ -84,12 +84,30 @@ conn_peer (const struct conn *c, char *buf, size_t size)
   return buf;
 }
 
+/* Count it as its peer's; false when that has enough. */
+static bool
+enter_peer (struct conn *c)
+{
+  struct server *s = c->server;
+  const unsigned max = s->limits.peer_connections;
+  char peer[CONN_PEER_MAX];
+  bool first;
+
+  c->peer = peers_enter (&s->peers, &c->context.peer, max, &first);
+  if (c->peer == NULL)
+    host_log (first ? HOST_LOG_WARNING : HOST_LOG_DEBUG,
+              "a client (%s) is refused, its peer has %u connections",
+              conn_peer (c, peer, sizeof peer), max);
+  return c->peer != NULL;
+}
+
 struct conn *
 conn_new (struct server *s, int fd)
 {
   struct conn *c = calloc (1, sizeof *c);
 
   if (c == NULL) {
+    host_log (HOST_LOG_ERROR, "out of memory, a client is refused");
     close (fd);
     return NULL;
   }
@@ -101,6 +119,12 @@ conn_new (struct server *s, int fd)
   handshake_init (&c->hs, s->tls_policy); /* in the main thread */
   host_context_init (&c->context);
   read_peer (&c->context.peer, fd);
+  if (!enter_peer (c)) {
+    host_context_done (&c->context);
+    close (fd);
+    free (c);
+    return NULL;
+  }
   ev_io_init (&c->rd, on_readable, fd, EV_READ);
   ev_io_init (&c->wr, on_writable, fd, EV_WRITE);
   ev_timer_init (&c->timer, on_timer, 0, 0);
@@ -179,6 +203,7 @@ conn_free (struct conn *c)
     stats_add (&c->stats->left, 1);
   pool_group_put (s->pool, c->group);
   exports_leave (&s->exports, c->export);
+  peers_leave (&s->peers, c->peer);
   buf_done (&c->in);
   out_done (&c->out);
   handshake_done (&c->hs);

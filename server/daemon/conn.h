@@ -72,6 +72,7 @@ struct conn {
   struct tls_session *tls;     /* NULL: clear text */
   struct handle *handle;
 
+  struct peer *peer;           /* entered */
   struct export *export;       /* entered; NULL: none */
   ev_timer stall;              /* until the export's rates allow more */
   bool stalled;
@@ -97,7 +98,7 @@ struct conn {
 };
 
 /* --- conn.c --- */
-/* FD becomes the connection's.  NULL: out of memory, FD is closed. */
+/* FD becomes the connection's.  NULL: refused, the log says why. */
 extern struct conn *conn_new (struct server *, int fd);
 extern void conn_start (struct conn *);   /* in the loop's thread */
 extern void conn_end (struct conn *, const char *why);  /* gently */

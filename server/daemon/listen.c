@@ -380,11 +380,8 @@ on_accept (struct ev_loop *ev, ev_io *w, int revents)
       return;
     }
     c = conn_new (s, fd);
-    if (c == NULL) {
-      host_log (HOST_LOG_ERROR, "%s: out of memory", l->spec);
-      continue;
-    }
-    loop_take_conn (&s->loops[s->next_loop++ % s->nloops], c);
+    if (c)
+      loop_take_conn (&s->loops[s->next_loop++ % s->nloops], c);
   }
 }
 

@@ -143,6 +143,7 @@ server_init (struct server *s, int argc, char **argv, struct options *o,
              char **ret_error)
 {
   pthread_mutex_init (&s->tls_lock, NULL);
+  peers_init (&s->peers);
   exports_init (&s->exports, rules_ref (o->rules));
   s->limits = o->limits;
   s->nloops = o->loops;
@@ -163,6 +164,7 @@ server_done (struct server *s)
   tls_server_unref (s->tls);
   reload_free (s->reload);
   exports_done (&s->exports);
+  peers_done (&s->peers);
   pthread_mutex_destroy (&s->tls_lock);
 }
 

@@ -39,6 +39,7 @@ print_help (void)
 "      --tls-psk FILE        pre-shared keys, lines of USER:HEXKEY\n"
 "      --tls-verify-peer     clients must have a certificate of the CA\n"
 "      --max-connections N   (default: 1024)\n"
+"      --max-peer-connections N  of one address or user (default: any)\n"
 "      --max-requests N      in flight per connection (default: 256)\n"
 "      --max-memory SIZE     of requests in flight (default: 1G)\n"
 "      --handshake-timeout S (default: 15)\n"

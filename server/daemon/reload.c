@@ -79,6 +79,7 @@ set_limits (struct limits *to, const struct limits *from)
   to->conn_bytes = from->conn_bytes;
   to->total_bytes = from->total_bytes;
   to->connections = from->connections;
+  to->peer_connections = from->peer_connections;
   to->handshake_seconds = from->handshake_seconds;
   to->idle_seconds = from->idle_seconds;
   to->drain_seconds = from->drain_seconds;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "daemon/exports.h"
+#include "daemon/peers.h"
 #include "daemon/pool.h"
 #include "daemon/stats.h"
 #include "host/plugin.h"
@@ -25,6 +26,7 @@ struct limits {
   atomic_size_t conn_bytes;    /* their payloads and unsent replies */
   atomic_size_t total_bytes;   /* the same over all connections */
   atomic_uint connections;     /* over all peers */
+  atomic_uint peer_connections; /* of one peer; 0: none */
   atomic_uint handshake_seconds;
   atomic_uint idle_seconds;    /* 0: none */
   atomic_uint drain_seconds;
@@ -79,6 +81,7 @@ struct server {
   /* A reload changes these. */
   struct limits limits;
   struct exports exports;
+  struct peers peers;
   pthread_mutex_t tls_lock;    /* protects tls */
   struct tls_server *tls;      /* NULL: no TLS; referenced */
 

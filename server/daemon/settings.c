@@ -43,6 +43,8 @@ static const struct setting settings[] = {
   { "tls-psk", 0, SET_STRING, AT (tls.psk_file) },
   { "tls-verify-peer", 0, SET_SWITCH, AT (tls.verify_peer) },
   { "max-connections", 0, SET_NUMBER, AT (limits.connections), 1, 65536 },
+  { "max-peer-connections", 0, SET_NUMBER, AT (limits.peer_connections), 0,
+    65536 },
   { "max-requests", 0, SET_NUMBER, AT (limits.conn_requests), 1, 65536 },
   { "max-memory", 0, SET_SIZE, AT (limits.total_bytes),
     2 * (uint64_t) NBD_MAX_PAYLOAD, INT64_MAX },

@@ -5,6 +5,46 @@
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 
 conf=$tmp/btrnbd.conf
+
+# --- connections of a peer ---
+
+for port in $(shuf -i 20000-32000 -n 20); do
+  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+done
+ok "start" start_daemon --max-peer-connections 3 -l "0.0.0.0:$port" \
+  --plugin "$TEST_PLUGIN"
+ok "three of each address and user, not four" python3 -c '
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from raw import Raw
+where = [(sys.argv[2], None), ("127.0.0.1:" + sys.argv[3], "127.0.0.1"),
+         ("127.0.0.1:" + sys.argv[3], "127.0.0.2")]
+have = []
+for path, source in where:
+    for i in range(3):
+        have.append(Raw(path, source))
+        have[-1].list()
+    for i in range(3):
+        try:
+            Raw(path, source)
+        except (EOFError, ConnectionError):
+            continue
+        sys.exit("a fourth")
+have.pop().s.close()
+for i in range(6000):
+    try:
+        have.append(Raw(*where[2]))
+        break
+    except (EOFError, ConnectionError):
+        time.sleep(0.01)
+have[-1].list()
+' "$abs_top_srcdir/tests/daemon" "$sock" "$port"
+is "$(grep -c "its peer has 3 connections" "$tmp/daemon.log")" 3 \
+  "told once for each"
+ok "stop" stop_daemon
+
+# --- exports ---
+
 cat >"$conf" <<END
 [plugin $TEST_PLUGIN]
 exports = 6
