@@ -140,7 +140,9 @@ static void
 scenario (struct test *t, struct device *fault, struct journal *j)
 {
   struct load load = { .j = j, .seed = t->seed + 1, .file_max = 128 << 10,
-                       .errors_allowed = true, .verbose = t->verbose };
+                       .errors_allowed = true, .verbose = t->verbose,
+                       /* Whoever cannot look what was made cannot tell. */
+                       .snapshots = !(t->only == ALLOC && t->from) };
   struct device *dev = shield_new (fault);
   uint32_t seq;
   int r = open_pool (dev, false, &load.pool);
