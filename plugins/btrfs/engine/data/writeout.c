@@ -368,14 +368,18 @@ static void
 note_failure (struct writeout *w, int r)
 {
   struct file_data *f = w->f;
+  uint64_t n;
 
   mutex_lock (&w->d->lock);
   f->retry_at = now_ms () + RETRY_MS;
   mutex_unlock (&w->d->lock);
-  __atomic_fetch_add (&f->failures, 1, __ATOMIC_RELAXED);
+  n = __atomic_add_fetch (&f->failures, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add (&w->d->failures, 1, __ATOMIC_RELAXED);
-  log_error ("tree %" PRIu64 " inode %" PRIu64 ": write-out failed: %s",
-             f->inode->root->id, f->inode->ino, err_text (r));
+  /* Again and again while a device does not work: seldom is enough. */
+  if ((n & (n - 1)) == 0)
+    log_error ("tree %" PRIu64 " inode %" PRIu64 ": write-out failed, time %"
+               PRIu64 ": %s", f->inode->root->id, f->inode->ino, n,
+               err_text (r));
 }
 
 /* The addresses of RUN are free again, its pages hold promises. */
