@@ -43,7 +43,7 @@ note_client (struct clients *all, struct conn *c)
   i = &all->v[all->count];
   *i = (struct client_info) {
     .id = c->id, .state = c->state, .tls = c->context.tls,
-    .export_name = strdup (c->context.export_name), .since = c->since,
+    .export_name = strdup (conn_export_name (c)), .since = c->since,
     .in_flight = c->jobs, .bytes_in = c->bytes_in,
     .bytes_out = c->bytes_out, .requests = c->requests, .errors = c->errors,
   };

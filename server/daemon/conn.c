@@ -54,6 +54,12 @@ read_peer (struct host_peer *peer, int fd)
 }
 
 const char *
+conn_export_name (const struct conn *c)
+{
+  return c->handle ? c->handle->name : "";
+}
+
+const char *
 conn_peer (const struct conn *c, char *buf, size_t size)
 {
   const struct host_peer *p = &c->context.peer;
@@ -173,7 +179,7 @@ log_end (struct conn *c)
             "client %lu (%s): export \"%s\": %s; %llu requests, "
             "%llu bytes in, %llu bytes out, %llu errors",
             c->id, conn_peer (c, peer, sizeof peer),
-            c->context.export_name, c->why,
+            conn_export_name (c), c->why,
             (unsigned long long) c->requests,
             (unsigned long long) c->bytes_in,
             (unsigned long long) c->bytes_out,

@@ -114,6 +114,10 @@ extern void conn_check_access (struct conn *);
 /* Rules and limits have changed.  May free the connection. */
 extern void conn_reload (struct conn *);
 extern void conn_job_finished (struct conn *, struct job *);
+/* The export that it has open, else "".  (What the context says belongs to
+ * the worker that is opening one.)
+ */
+extern const char *conn_export_name (const struct conn *);
 extern const char *conn_peer (const struct conn *, char *buf, size_t size);
 extern struct job *conn_job_new (struct conn *, enum job_kind);
 extern void conn_job_free (struct job *);

@@ -97,7 +97,7 @@ control_client_happened (struct conn *c, const char *type, const char *text)
     return;
   params = json_pack ("{s:I,s:s,s:o}", "client", (json_int_t) c->id, "peer",
                       conn_peer (c, peer, sizeof peer), "export",
-                      rpc_utf8 (c->context.export_name));
+                      rpc_utf8 (conn_export_name (c)));
   if (text)
     json_object_set_new (params, "text", rpc_utf8 (text));
   if (c->state >= CONN_ENDING) {

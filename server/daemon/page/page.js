@@ -287,6 +287,7 @@ function showNow(s) {
   show("connections", whole(s.server.connections), s.server.connections);
   show("connections-total", whole(s.server.connections_total),
        s.server.connections_total);
+  $("cache-card").hidden = !stats;
   if (!stats)
     return;
   const all = stats.data_hits + stats.data_misses;
