@@ -109,10 +109,8 @@ create_items (struct txn *txn, struct creation *c)
   int r;
 
   c->item = new_item (txn, c->dir, c->new);
-  r = inode_item_insert (txn, root, c->ino, &c->item);
-  if (r == 0)
-    r = iref_add (txn, root, c->ino, c->dir->ino, c->name, c->index,
-                  IREF_ITEM);
+  r = inode_item_insert_named (txn, root, c->ino, &c->item, c->dir->ino,
+                               c->name, c->index);
   if (r == 0 && S_ISLNK (c->new->mode))
     r = add_target (txn, root, c->ino, c->new->symlink);
   if (r == 0)

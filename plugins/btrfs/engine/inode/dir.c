@@ -109,15 +109,19 @@ dir_find (struct root *root, uint64_t dir, struct name n,
 int
 dir_room (struct root *root, uint64_t dir, struct name n)
 {
-  struct dirent_loc loc;
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  struct pack_rec rec = { .head = NULL };
   bool found;
   int r;
 
-  r = dir_find (root, dir, n, &loc, &found);
+  r = find_rec (root, dir, n, &cur, &rec, &found);
   if (r < 0)
     return r;
   if (found)
     return err_new (ERR_exists, "\"%.*s\"", (int) n.len, n.s);
+  cursor_done (&cur);
+  if (rec.head == NULL)
+    return 0;                   /* the first of its hash: an item alone fits */
   return pack_room (root, hash_key (dir, n),
                     sizeof (struct btrfs_dir_item) + n.len, 0, ERR_name_hash);
 }

@@ -169,6 +169,26 @@ inode_item_insert (struct txn *txn, struct root *root, uint64_t ino,
 }
 
 int
+inode_item_insert_named (struct txn *txn, struct root *root, uint64_t ino,
+                         const struct btrfs_inode_item *item, uint64_t parent,
+                         struct name n, uint64_t index)
+{
+  struct {
+    struct btrfs_inode_ref head;
+    char name[BTRFS_NAME_MAX];
+  } ref = { .head = { le64_make (index), le16_make (n.len) } };
+  const struct tree_item items[] = {
+    { KEY (ino, BTRFS_INODE_ITEM, 0), item, sizeof *item },
+    { KEY (ino, BTRFS_INODE_REF, parent), &ref, sizeof ref.head + n.len },
+  };
+
+  assert (n.len <= sizeof ref.name);
+  memcpy (ref.name, n.s, n.len);
+  touch_root (txn, root, time_now ());
+  return tree_insert_many (&txn->tree, root->tree, items, 2);
+}
+
+int
 txn_leave (struct txn *txn, int r, bool changed)
 {
   char *notes = NULL;

@@ -180,6 +180,11 @@ extern struct btrfs_inode_item inode_item_make (const struct txn *,
                                                 uint64_t size);
 extern int inode_item_insert (struct txn *, struct root *, uint64_t ino,
                               const struct btrfs_inode_item *);
+/* Together with the reference of its first name. */
+extern int inode_item_insert_named (struct txn *, struct root *, uint64_t ino,
+                                    const struct btrfs_inode_item *,
+                                    uint64_t parent, struct name,
+                                    uint64_t index);
 extern int xattr_put (struct txn *, struct root *, uint64_t ino, struct name,
                       const void *value, size_t len);
 /* Before xattr_put: -ERR_xattr_big, -ERR_name_hash or 0. */
