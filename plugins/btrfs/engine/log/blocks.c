@@ -7,6 +7,10 @@
 #include "base/err.h"
 #include "log/log_priv.h"
 
+/* Blocks taken at once, that they be neighbours. */
+#define RUN_FIRST 4
+#define RUN 32
+
 int
 addrs_push (struct addrs *a, uint64_t addr)
 {
@@ -50,20 +54,36 @@ blocks_of (struct tree_txn *txn)
   return container_of (txn, struct log_blocks, txn);
 }
 
-/* From free space, and noted as ours. */
+/* Noted as ours, to be used from the first on. */
 static int
-take_new (struct log_blocks *b, uint64_t *ret)
+note_new (struct log_blocks *b, uint64_t start, unsigned n)
 {
-  struct space *space = b->logs->env.space;
-  int r = space_log_alloc (space, ret);
+  const uint32_t nodesize = block_cache_format (b->logs->env.cache)->nodesize;
+  int r = 0;
 
-  if (r < 0)
-    return r;
-  r = addrs_push (&b->all, *ret);
-  if (r < 0)
-    space_data_free (space, *ret,
-                     block_cache_format (b->logs->env.cache)->nodesize);
+  for (; n > 0; --n) {
+    const uint64_t addr = start + (uint64_t) (n - 1) * nodesize;
+
+    if (r == 0)
+      r = addrs_push (&b->all, addr);
+    if (r < 0)
+      space_data_free (b->logs->env.space, addr, nodesize);
+    else
+      r = addrs_push (&b->reusable, addr);
+  }
   return r;
+}
+
+/* From free space.  The first time few: most logs are small. */
+static int
+take_new (struct log_blocks *b)
+{
+  uint64_t start;
+  unsigned n;
+  int r = space_log_alloc (b->logs->env.space,
+                           b->all.n == 0 ? RUN_FIRST : RUN, &start, &n);
+
+  return r < 0 ? r : note_new (b, start, n);
 }
 
 static int
@@ -71,18 +91,18 @@ op_alloc (struct tree_txn *txn, struct tree *tree, unsigned level,
           uint64_t hint, uint64_t *ret_bytenr)
 {
   struct log_blocks *b = blocks_of (txn);
-  uint64_t addr;
+  uint64_t addr = 0;
   int r = 0;
 
   (void) tree;
   (void) level;
   (void) hint;
-  if (b->reusable.n > 0)
+  if (b->reusable.n == 0)
+    r = take_new (b);
+  if (r == 0) {
     addr = b->reusable.v[--b->reusable.n];
-  else
-    r = take_new (b, &addr);
-  if (r == 0)
     r = addrs_push (&b->fresh, addr);
+  }
   if (r == 0)
     *ret_bytenr = addr;
   return r;
@@ -149,6 +169,15 @@ log_blocks_write (struct log_blocks *b, size_t *ret_blocks)
   return r;
 }
 
+static int
+descending (const void *a, const void *b)
+{
+  const uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Neighbours shall be used again together: they are written as one. */
 void
 log_blocks_synced (struct log_blocks *b)
 {
@@ -159,6 +188,8 @@ log_blocks_synced (struct log_blocks *b)
     if (addrs_push (&b->reusable, b->stale.v[i]) < 0)
       err_clear (); /* not used again before the commit */
   b->stale.n = 0;
+  if (b->reusable.n > 1)
+    qsort (b->reusable.v, b->reusable.n, sizeof *b->reusable.v, descending);
 }
 
 int

@@ -275,7 +275,7 @@ space_meta_alloc (struct space *sp, struct txn *txn, bool system,
 
 /* Metadata space beyond what is used, promised, or kept as last resort. */
 static bool
-log_has_room (struct space *sp)
+log_has_room (struct space *sp, uint64_t len)
 {
   const struct space_info *i = &sp->info[SPACE_METADATA];
   uint64_t gone;
@@ -283,22 +283,27 @@ log_has_room (struct space *sp)
   SCOPED_LOCK (&sp->lock);
   gone = i->used + i->reserved + i->pinned + i->readonly;
   return gone <= i->total &&
-    i->total - gone >= i->may_use + sp->global + sp->nodesize;
+    i->total - gone >= i->may_use + sp->global + len;
 }
 
 int
-space_log_alloc (struct space *sp, uint64_t *ret_bytenr)
+space_log_alloc (struct space *sp, unsigned want, uint64_t *ret_bytenr,
+                 unsigned *ret_n)
 {
   struct alloc a = { .kind = SPACE_METADATA, .min = sp->nodesize,
-    .want = sp->nodesize, .align = sp->nodesize };
+    .want = (uint64_t) want * sp->nodesize, .align = sp->nodesize };
   uint64_t len;
   int r;
 
-  if (!log_has_room (sp))
+  if (!log_has_room (sp, a.want))
+    a.want = sp->nodesize;
+  if (!log_has_room (sp, a.want))
     return err_new (ERR_nospace_meta, "log block");
   r = alloc_extent (sp, &a, ret_bytenr, &len);
   if (r == 0 && len == 0)
     r = err_new (ERR_nospace_meta, "log block");
+  if (r == 0)
+    *ret_n = len / sp->nodesize;
   return r;
 }
 

@@ -86,12 +86,13 @@ extern void space_release (struct space *, uint64_t bytes);
  */
 extern int space_meta_alloc (struct space *, struct txn *, bool system,
                              uint64_t hint, uint64_t *ret_bytenr);
-/* An address for a block of a log tree: only from metadata space that nobody
- * has been promised, never by making a chunk; -ERR_nospace_meta otherwise.
- * Goes back by space_extent_cancelled, or space_data_free if the block has
- * never been written.
+/* Addresses for 1 to WANT blocks of log trees, side by side: only from
+ * metadata space that nobody has been promised, never by making a chunk;
+ * -ERR_nospace_meta otherwise.  Each goes back by space_extent_cancelled, or
+ * space_data_free if the block has never been written.
  */
-extern int space_log_alloc (struct space *, uint64_t *ret_bytenr);
+extern int space_log_alloc (struct space *, unsigned want,
+                            uint64_t *ret_bytenr, unsigned *ret_n);
 /* The transaction TRANSID has made a chunk, or tried to: the last commit does
  * not know the addresses in it, so no log of this transaction may.
  */
