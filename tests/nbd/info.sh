@@ -22,6 +22,8 @@ head -c 12345 /dev/urandom >"$tmp/file"
 ok "put" "$BTRNBD" -d "$img" put "$tmp/file" dir/file.raw
 ok "put with a name beyond ASCII" "$BTRNBD" -d "$img" put "$tmp/file" "dir/ä€𝄞"
 ok "put a name that is ours" "$BTRNBD" -d "$img" put "$tmp/file" "@file"
+ok "get it back" "$BTRNBD" -d "$img" get "@file" "$tmp/back"
+ok "as it was" cmp "$tmp/file" "$tmp/back"
 
 serve "$img" || { fail "serve"; done_testing; }
 nbdinfo --list --json "$nbdkit_uri" >"$tmp/list" 2>"$tmp/list.err"

@@ -282,21 +282,41 @@ put_all (struct copy *c)
 /* Clients that hold the file open were told its size: btrnbd_volume_resize
  * refuses to take from it, so it comes before the file is opened here.
  */
+/* What begins with @ is never an export, but may well be a file: subvolumes of
+ * other people's systems are named so.
+ */
+static bool
+is_path_only (const char *path)
+{
+  return path[strspn (path, "/")] == '@';
+}
+
+static int
+open_named (struct copy *c, unsigned flags)
+{
+  return is_path_only (c->path)
+    ? btrnbd_file_open (c->call->pool, c->path, flags, &c->file)
+    : btrnbd_export_open (c->call->pool, c->path, flags, &c->file);
+}
+
 static int
 open_target (struct copy *c, bool nocow)
 {
   struct btrnbd_pool *pool = c->call->pool;
+  const uint64_t size = c->stream.seekable ? c->stream.size : 0;
   struct btrnbd_stat st = { 0 };
   int r = btrnbd_stat (pool, c->path, &st);
 
   if (r == -ERR_not_found)
     r = btrnbd_create (pool, c->path, 0644, nocow);
   c->volume = st.is_subvol;
-  if (r == 0 && !c->volume)
-    r = btrnbd_volume_resize (pool, c->path,
-                              c->stream.seekable ? c->stream.size : 0);
+  /* Refused when a client would see its disk shrink. */
+  if (r == 0 && !c->volume && !is_path_only (c->path))
+    r = btrnbd_volume_resize (pool, c->path, size);
   if (r == 0)
-    r = btrnbd_export_open (pool, c->path, 0, &c->file);
+    r = open_named (c, 0);
+  if (r == 0 && is_path_only (c->path))
+    r = btrnbd_truncate (c->file, size);
   return r;
 }
 
@@ -332,7 +352,7 @@ control_file_get (struct control_call *call)
   if (!control_params (call, "{s:s}", "path", &c.path))
     return;
   if (copy_start (&c, call)) {
-    r = btrnbd_export_open (call->pool, c.path, BTRNBD_OPEN_RDONLY, &c.file);
+    r = open_named (&c, BTRNBD_OPEN_RDONLY);
     if (r < 0)
       control_failed (call, r);
     else
