@@ -277,6 +277,37 @@ prealloc_behind (void **state)
   teardown (&e);
 }
 
+/* What a snapshot has taken over and not begun to write is not durable: a
+ * flush that finds nothing else has to wait for it.
+ */
+static void
+frozen_is_dirty (void **state)
+{
+  static struct env e;
+  struct gate *g;
+  uint64_t seq;
+
+  (void) state;
+  setup (&e);
+  g = file_gate (e.data);
+  gate_close_operations (g);
+  gate_close_batches (g);
+  put (&e, 1, 1, 'b');
+  seq = dirty_now (e.data);
+  assert_true (dirty_any (e.data, 0, DATA_FILE_END, seq));
+  gate_switch_begin (g);
+  dirty_freeze (e.data);
+  gate_switch_end (g);
+  assert_true (dirty_any (e.data, 0, DATA_FILE_END, seq));
+  assert_false (dirty_any (e.data, 2 * PS, DATA_FILE_END, seq));
+  check (file_write_out_frozen (e.data), "write-out");
+  assert_false (dirty_any (e.data, 0, DATA_FILE_END, seq));
+  gate_open (g);
+  check (btrnbd_flush (e.f), "flush");
+  holds (&e, 1, 'b');
+  teardown (&e);
+}
+
 int
 main (void)
 {
@@ -285,6 +316,7 @@ main (void)
     cmocka_unit_test (over_dirty_sectors),
     cmocka_unit_test (prealloc_twice),
     cmocka_unit_test (prealloc_behind),
+    cmocka_unit_test (frozen_is_dirty),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

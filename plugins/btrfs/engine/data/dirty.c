@@ -658,9 +658,13 @@ dirty_any (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq)
     if (b->seq <= seq)
       return true;
   for (fr = find_from (f, start); fr != NULL && fr->offset < end;
-       fr = RB_NEXT (dirty_tree, &f->dirty, fr))
-    if ((fr->cur & frame_mask (f, fr, start, end)) && fr->seq <= seq)
+       fr = RB_NEXT (dirty_tree, &f->dirty, fr)) {
+    const unsigned mask = frame_mask (f, fr, start, end);
+
+    /* Frozen pages are in no batch yet, and older than any SEQ. */
+    if (fr->frozen & mask || ((fr->cur & mask) && fr->seq <= seq))
       return true;
+  }
   return false;
 }
 
