@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 BASE_TESTS = \
 	tests/unit/base-csum \
 	tests/unit/base-err \
+	tests/unit/base-gate \
 	tests/unit/base-lock \
 	tests/unit/base-workers
 check_PROGRAMS += $(BASE_TESTS)
@@ -13,6 +14,9 @@ tests_unit_base_csum_LDADD = $(TEST_LIBS)
 tests_unit_base_err_SOURCES = tests/unit/base-err.c
 tests_unit_base_err_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_base_err_LDADD = $(TEST_LIBS)
+tests_unit_base_gate_SOURCES = tests/unit/base-gate.c
+tests_unit_base_gate_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_base_gate_LDADD = $(TEST_LIBS)
 tests_unit_base_lock_SOURCES = tests/unit/base-lock.c
 tests_unit_base_lock_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_base_lock_LDADD = $(TEST_LIBS)

@@ -124,8 +124,11 @@ gate_switch_end (struct gate *g)
   SCOPED_LOCK (&g->lock);
   assert (g->switching && g->steps == 0);
   g->switching = false;
-  __atomic_store_n (&g->switches, g->switches + 1, __ATOMIC_RELEASE);
+  /* In this order: who peeks and sees the new count must know that the gate
+   * is closed behind it.
+   */
   __atomic_store_n (&g->switched, true, __ATOMIC_RELEASE);
+  __atomic_store_n (&g->switches, g->switches + 1, __ATOMIC_RELEASE);
   cond_broadcast (&g->cond);
 }
 
