@@ -116,6 +116,8 @@ test_ranges (void **state)
     make (p, "b", 300 * KIB, 2, false);
     make (p, "tail", 70001, 3, false);
     make (p, "empty", 0, 4, false);
+    make (p, "self", 70001, 5, false);
+    clone_like_copy (p, "self", 0, 0, "self", 80 * KIB);
     clone_like_copy (p, "a", 0, 300 * KIB, "b", 0);
     clone_like_copy (p, "a", 8 * KIB, 64 * KIB, "a", 100 * KIB);
     clone_like_copy (p, "a", 100 * KIB, 4 * KIB, "a", 0);

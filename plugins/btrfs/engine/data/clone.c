@@ -34,6 +34,7 @@ struct cloning {
   uint64_t len, sectors;       /* bytes; the same in whole sectors */
   uint64_t shared;             /* bytes that have got another extent */
   bool whole;                  /* the source is locked from end to end */
+  bool own_end;                /* to behind the end of the source itself */
   struct range_lock lock[2];
   unsigned num_locks;
 };
@@ -56,7 +57,7 @@ check_range (struct cloning *c, bool dedupe)
   if (!is_aligned (c->from | c->to, c->d->ps))
     return err_new (ERR_invalid, "the ranges do not begin with a block of %u "
                     "bytes", c->d->ps);
-  if (is_aligned (c->len, c->d->ps))
+  if (is_aligned (c->len, c->d->ps) || c->own_end)
     return 0;
   /* Bytes behind the end share a block with the last ones. */
   if (end != size || (dedupe ? c->to + c->len != dst_size
@@ -462,6 +463,7 @@ data_clone (struct data *d, struct inode *src, uint64_t from, uint64_t len,
   if (r < 0 || c.len == 0)
     return r;
   if (c.to + c.len > file_size (c.dst)) {
+    c.own_end = c.src == c.dst;
     r = data_set_size (d, dst, c.to + c.len);
     if (r < 0)
       return r;
