@@ -87,7 +87,7 @@ make_pool ()                    # MKFS-OPTION...
     bytes 3 70001 text >"$mnt/$c/odd"
     { bytes 4 300000 text; bytes 5 300000 noise; head -c 500000 /dev/zero
       bytes 6 100 text; } >"$mnt/$c/mixed"
-    sync
+    sync -f "$mnt"
     poke $c/big 7 60
     cp --reflink=always "$mnt/$c/big" "$mnt/$c/clone"
     xfs_io -f -c "reflink $mnt/$c/big 131072 0 65536" \
@@ -101,7 +101,7 @@ make_pool ()                    # MKFS-OPTION...
   : >"$mnt/empty"
   fallocate -l 4M "$mnt/prealloc"
   poke prealloc 10 100
-  sync
+  sync -f "$mnt"
   fallocate -p -o 1048576 -l 2000000 "$mnt/plain"
   fallocate -z -o 3500000 -l 800000 "$mnt/plain"
   touch "$mnt/nocow"
@@ -112,7 +112,7 @@ make_pool ()                    # MKFS-OPTION...
   btrfs subvolume snapshot "$mnt" "$mnt/snap" >/dev/null
   poke fragments 13 200
   poke nocow 14 20
-  sync
+  sync -f "$mnt"
   (cd "$mnt" && find . -type f | sort | xargs sha256sum) >"$dir/sums"
   (cd "$mnt" && find . -type f | sort | sed 's/^..//') >"$dir/files"
   umount "$mnt"

@@ -78,7 +78,7 @@ populate ()
   rm -f snap2/clone
   btrfs -q subvolume set-default "$(btrfs subvolume list . |
     awk '/snap2/ { print $2 }')" .
-  sync
+  sync -f .
   btrfs -q subvolume delete snap1
   dd if=/dev/urandom of=fragments bs=4k count=64 status=none
   for i in $(seq 1 2 63); do
