@@ -611,10 +611,12 @@ unpin (struct space *sp, uint64_t start, uint64_t len)
     if (bg->loaded &&
         free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,
                       part / sp->sectorsize, true, NULL) < 0) {
-      /* Out of memory loses the space until the group is loaded again. */
+      /* Out of memory: lost until the next open.  The map cannot be loaded
+       * again, the committed tree does not know what is allocated now.
+       */
       err_clear ();
-      free_map_done (&bg->map);
-      bg->loaded = false;
+      bg->reserved += part;
+      sp->info[bg->kind].reserved += part;
     }
     mutex_unlock (&bg->lock);
     start += part;
