@@ -2,7 +2,7 @@
 # nodesize, profile, with and without block-group-tree and no-holes.
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 requires_kernel_btrfs
-requires mkfs.ext4 sfdisk
+requires mkfs.ext4
 
 mkfs=$abs_top_builddir/tests/lib/mkfs-pool
 img=$tmp/img
@@ -126,7 +126,10 @@ fails_with 1 "holds ext4.*--force" "ext4 is not overwritten" "$mkfs" "$img"
 ok "ext4: unless forced" "$mkfs" force=1 "$img"
 is "$(blkid -p -o value -s TYPE "$img")" btrfs "ext4: nothing is left of it"
 rm -f "$img"; truncate -s 256M "$img"
-echo ',,L' | sfdisk -q "$img"
+# One Linux partition from sector 2048 on, 64 MiB long.
+printf '\0\0\0\0\x83\0\0\0\0\x08\0\0\0\0\x02\0' |
+  dd of="$img" bs=1 seek=446 conv=notrunc status=none
+printf '\x55\xaa' | dd of="$img" bs=1 seek=510 conv=notrunc status=none
 fails_with 1 "holds dos.*--force" "a partition table is not overwritten" \
            "$mkfs" "$img"
 
