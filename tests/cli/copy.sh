@@ -83,6 +83,20 @@ else
   skip "progress" "script is not installed, or no terminals here"
 fi
 
+# A descriptor that somebody uses goes on where it stands.
+printf 'some words' >"$tmp/words"
+ok "put a few bytes" b put "$tmp/words" words
+{ echo first; b get words -; echo " last"; } >"$tmp/joined"
+is "$(cat "$tmp/joined")" $'first\nsome words last' "get in the middle"
+{ b get words -; echo " last"; } >"$tmp/joined"
+is "$(cat "$tmp/joined")" "some words last" "get at the start, then more"
+echo first >"$tmp/joined"
+b get words - >>"$tmp/joined"
+is "$(cat "$tmp/joined")" $'first\nsome words' "get that appends"
+{ read -r -n 5; b put - rest; } <"$tmp/words"
+ok "get the rest" b get rest "$tmp/rest"
+is "$(cat "$tmp/rest")" "words" "put of what was not read yet"
+
 # Errors.
 fails_with 1 "^btrnbd: $tmp/nope: No such file" "put of nothing" \
            b put "$tmp/nope" x
@@ -101,7 +115,7 @@ head -c 600M /dev/urandom >"$tmp/big" || skip_all "no room in $tmp"
 ok "put what fits" b put "$tmp/big" big
 fails_with 1 "^btrnbd: big2: .*no space" "put into a full pool" \
            b put "$tmp/big" big2
-ok "rm what was half put" b rm big2
+fails_with 1 "no such file" "nothing is left of it" b ls big2
 ok "get what was there" b get big "$tmp/out"
 cmp -s "$tmp/big" "$tmp/out"; is $? 0 "the same bytes"
 

@@ -28,6 +28,7 @@ struct copy {
   struct btrnbd_file *file;
   const char *path;
   bool volume;                  /* its size stays as it is */
+  bool created;                 /* put: by this call */
   char *buf;
   uint64_t done, total;
   struct piece *pieces;         /* get: of one step */
@@ -132,6 +133,9 @@ get_all (struct copy *c)
       if (get_piece (c, &c->pieces[i]) < 0)
         return -1;
   }
+  /* Who shares the descriptor goes on behind. */
+  if (c->stream.seekable)
+    lseek (c->stream.fd, c->total, SEEK_SET);
   return 0;
 }
 
@@ -279,9 +283,6 @@ put_all (struct copy *c)
   return r < 0 ? engine_failed (c, r) : 0;
 }
 
-/* Clients that hold the file open were told its size: btrnbd_volume_resize
- * refuses to take from it, so it comes before the file is opened here.
- */
 /* What begins with @ is never an export, but may well be a file: subvolumes of
  * other people's systems are named so.
  */
@@ -299,6 +300,9 @@ open_named (struct copy *c, unsigned flags)
     : btrnbd_export_open (c->call->pool, c->path, flags, &c->file);
 }
 
+/* Clients that hold the file open were told its size: btrnbd_volume_resize
+ * refuses to take from it, so it comes before the file is opened here.
+ */
 static int
 open_target (struct copy *c, bool nocow)
 {
@@ -307,10 +311,11 @@ open_target (struct copy *c, bool nocow)
   struct btrnbd_stat st = { 0 };
   int r = btrnbd_stat (pool, c->path, &st);
 
-  if (r == -ERR_not_found)
+  if (r == -ERR_not_found) {
     r = btrnbd_create (pool, c->path, 0644, nocow);
+    c->created = r == 0;
+  }
   c->volume = st.is_subvol;
-  /* Refused when a client would see its disk shrink. */
   if (r == 0 && !c->volume && !is_path_only (c->path))
     r = btrnbd_volume_resize (pool, c->path, size);
   if (r == 0)
@@ -361,6 +366,16 @@ control_file_get (struct control_call *call)
   copy_end (&c);
 }
 
+/* Half a file is nobody's file, and would be an export. */
+static void
+put_undo (struct copy *c)
+{
+  if (c->file)
+    btrnbd_file_close (c->file);
+  c->file = NULL;
+  btrnbd_unlink (c->call->pool, c->path);
+}
+
 void
 control_file_put (struct control_call *call)
 {
@@ -374,7 +389,9 @@ control_file_put (struct control_call *call)
     if (r < 0)
       control_failed (call, r);
     else
-      put_all (&c);
+      r = put_all (&c);
+    if (r < 0 && c.created)
+      put_undo (&c);
   }
   copy_end (&c);
 }

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -35,7 +36,8 @@ int
 control_stream_init (struct control_stream *s, struct control_call *call)
 {
   struct stat st;
-  off_t end;
+  off_t at, end;
+  int flags;
 
   *s = (struct control_stream) { .call = call, .fd = call->fd };
   if (s->fd < 0) {
@@ -45,14 +47,21 @@ control_stream_init (struct control_stream *s, struct control_call *call)
   }
   if (fstat (s->fd, &st) < 0)
     return failed (s, "fstat");
+  if (!S_ISREG (st.st_mode) && !S_ISBLK (st.st_mode))
+    return 0;
+  /* A shell's `{ echo; btrnbd get a -; } >f` goes on where it stands. */
+  flags = fcntl (s->fd, F_GETFL);
+  at = lseek (s->fd, 0, SEEK_CUR);
+  if (flags < 0 || at < 0)
+    return failed (s, "lseek");
+  if (at > 0 || flags & O_APPEND)
+    return 0;
+  end = lseek (s->fd, 0, SEEK_END);
+  if (end < 0 || lseek (s->fd, 0, SEEK_SET) < 0)
+    return failed (s, "lseek");
+  s->size = end;
+  s->seekable = true;
   s->regular = S_ISREG (st.st_mode);
-  if (s->regular || S_ISBLK (st.st_mode)) {
-    end = lseek (s->fd, 0, SEEK_END);
-    if (end < 0)
-      return failed (s, "lseek");
-    s->size = end;
-    s->seekable = true;
-  }
   return 0;
 }
 

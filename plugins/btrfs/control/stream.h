@@ -14,8 +14,10 @@
 struct control_stream {
   struct control_call *call;
   int fd;
-  bool seekable;               /* a regular file or block device */
-  bool regular;
+  bool seekable;               /* a regular file or block device, used from
+                                  its start on: not where the descriptor
+                                  stands elsewhere or appends */
+  bool regular;                /* seekable, and a regular file */
   uint64_t size;               /* where seekable: to its end */
 };
 
