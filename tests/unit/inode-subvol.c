@@ -312,7 +312,7 @@ test_read_linux (void **state)
     "setfattr -n user.name -v value d/e/f/file\n"
     "btrfs subvolume create s1; btrfs subvolume create s1/inner\n"
     "touch s1/inner/f; echo data >s1/g; dd if=/dev/urandom of=s1/big "
-    "bs=1M count=3 status=none; sync\n"
+    "bs=1M count=3 status=none; sync -f .\n"
     "btrfs subvolume snapshot s1 snap; btrfs subvolume snapshot -r s1 ro\n"
     "echo more >>s1/g; chmod 4755 s1/g; touch -d 1969-01-01 s1/old\n"
     "btrfs subvolume set-default $(btrfs inspect-internal rootid s1) .\n");
@@ -378,15 +378,15 @@ test_drop_shared (void **state)
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
       "head -c 6300000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
-      "seq 1 700 | split -l 1 -d -a 4 - a/d/inline; sync\n"
-      "btrfs subvolume snapshot a b; sync\n"
+      "seq 1 700 | split -l 1 -d -a 4 - a/d/inline; sync -f .\n"
+      "btrfs subvolume snapshot a b; sync -f .\n"
       "for i in $(seq -f %04g 1 9 699); do echo x >>a/d/f$i; done\n"
-      "rm a/d/f007?; sync\n"
-      "btrfs subvolume snapshot b c; sync\n"
+      "rm a/d/f007?; sync -f .\n"
+      "btrfs subvolume snapshot b c; sync -f .\n"
       "for i in $(seq -f %04g 4 31 699); do echo y >b/d/f$i; done\n"
-      "cp --reflink=always c/d/f0005 c/d/clone; sync\n"
+      "cp --reflink=always c/d/f0005 c/d/clone; sync -f .\n"
       "for i in $(seq -f %04g 1 50 699); do echo z >>c/d/inline$i; done\n"
-      "sync\n");
+      "sync -f .\n");
     for (i = 0; i < 3; ++i) {
       dirs[0] = '\0';
       for (j = i + 1; j < 3; ++j)
@@ -432,12 +432,13 @@ test_drop_shared_interrupted (void **state)
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
       "head -c 2700000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
-      "seq 1 500 | split -l 1 -d -a 4 - a/d/inline; sync\n"
-      "btrfs subvolume snapshot a b; sync\n"
-      "for i in $(seq -f %04g 1 90 299); do echo x >>b/d/f$i; done; sync\n"
-      "btrfs subvolume snapshot b c; sync\n"
+      "seq 1 500 | split -l 1 -d -a 4 - a/d/inline; sync -f .\n"
+      "btrfs subvolume snapshot a b; sync -f .\n"
+      "for i in $(seq -f %04g 1 90 299); do echo x >>b/d/f$i; done\n"
+      "sync -f .\n"
+      "btrfs subvolume snapshot b c; sync -f .\n"
       "for i in $(seq -f %04g 1 90 499); do echo y >a/d/inline$i; done\n"
-      "sync\n");
+      "sync -f .\n");
     kernel_sums (&im, names[last], "before");
     for (i = 0; i < 3; ++i) {
       if (i == last)
@@ -492,15 +493,15 @@ test_after_balance (void **state)
     kernel_script (&im,
       "btrfs subvolume create a; mkdir a/d\n"
       "head -c 4500000 /dev/urandom | split -b 9000 -d -a 4 - a/d/f\n"
-      "seq 1 900 | split -l 1 -d -a 4 - a/d/inline; sync\n"
-      "btrfs subvolume snapshot a b; sync\n"
-      "for i in $(seq -f %04g 1 9 499); do echo x >>b/d/f$i; done; sync\n"
-      "sync; btrfs balance start --full-balance . || "
-      "btrfs balance start --full-balance .; sync\n"
+      "seq 1 900 | split -l 1 -d -a 4 - a/d/inline; sync -f .\n"
+      "btrfs subvolume snapshot a b; sync -f .\n"
+      "for i in $(seq -f %04g 1 9 499); do echo x >>b/d/f$i; done; sync -f .\n"
+      "sync -f .; btrfs balance start --full-balance . || "
+      "btrfs balance start --full-balance .; sync -f .\n"
       "btrfs subvolume snapshot b c\n"
       "for i in $(seq -f %04g 1 30 899); do echo z >>c/d/inline$i; done\n"
-      "sync\n"
-      "btrfs balance start -m . || btrfs balance start -m .; sync\n");
+      "sync -f .\n"
+      "btrfs balance start -m . || btrfs balance start -m .; sync -f .\n");
     image_check (&im);
     image_open (&im);
     for (i = 1; i < 900; i += 7) {
@@ -539,8 +540,9 @@ test_finish_for_linux (void **state)
     "seq 1 40000 | sed s/^/a-name-of-some-length-to-fill-leaves-/ | "
     "xargs touch\n"
     "head -c 2700000 /dev/zero | split -b 9000 -d -a 4 - data-\n"
-    "cd ../..; btrfs subvolume snapshot big snap; touch big/d/new; sync\n"
-    "rm -r snap/d/*1*; sync; btrfs subvolume delete -C big; sleep 0.05\n");
+    "cd ../..; btrfs subvolume snapshot big snap; touch big/d/new; sync -f .\n"
+    "rm -r snap/d/*1*; sync -f .\n"
+    "btrfs subvolume delete -C big; sleep 0.05\n");
   image_check (&im);
   im.no_lowmem = false;
   image_open (&im);
