@@ -114,7 +114,7 @@ def volumes():
         f.write(data[:300000])
         f.seek((1 << 20) + 300000)
         f.write(b"end")
-        f.flush()
+        f.seek(0)
         c.call("file.put", fds=[f.fileno()], path="d/file")
         with tempfile.TemporaryFile() as g:
             c.call("file.get", fds=[g.fileno()], path="d/file")
