@@ -332,7 +332,9 @@ take_passed_fd (struct control_client *c, struct msghdr *m)
 static ssize_t
 receive (struct control_client *c)
 {
-  /* Room for one descriptor; the kernel drops others. */
+  /* Room for one descriptor; the kernel drops others.  CMSG_SPACE has padding
+   * that a second one would fit into.
+   */
   union {
     char space[CMSG_SPACE (sizeof (int))];
     struct cmsghdr align;
@@ -340,7 +342,7 @@ receive (struct control_client *c)
   struct iovec iov = { .iov_base = c->in + c->in_len,
     .iov_len = CONTROL_LINE_MAX - c->in_len };
   struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
-    .msg_control = control.space, .msg_controllen = sizeof control.space };
+    .msg_control = control.space, .msg_controllen = CMSG_LEN (sizeof (int)) };
   ssize_t n;
 
   n = recvmsg (c->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
