@@ -333,13 +333,17 @@ conn_advance (struct conn *c)
   }
   if (c->state >= CONN_DEAD)
     return;
-  read_wanted = c->state == CONN_HANDSHAKE || c->state == CONN_TLS ||
-    (c->state == CONN_TRANSMIT && !conn_at_limit (c));
+  read_wanted = c->state == CONN_TLS ||
+    ((c->state == CONN_HANDSHAKE || c->state == CONN_TRANSMIT) &&
+     !conn_at_limit (c));
   want (c, &c->rd, &c->reading, read_wanted && !c->eof);
   want (c, &c->wr, &c->writing, c->out.bytes > 0 ||
         (c->state == CONN_TLS && tls_session_wants_write (c->tls)));
-  /* What TLS has read ahead makes no event of the socket. */
-  if (c->reading && c->tls && tls_session_pending (c->tls))
+  /* What has been read ahead makes no event of the socket: by TLS, or a
+   * request that a limit held back and that may go on since the flush.
+   */
+  if (c->reading && ((c->tls && tls_session_pending (c->tls)) ||
+                     conn_has_request (c)))
     ev_feed_event (c->loop->ev, &c->rd, EV_READ);
 }
 
@@ -416,10 +420,11 @@ on_readable (struct ev_loop *ev, ev_io *w, int revents)
       conn_handshake (c);
       break;
     }
-    if (c->state != CONN_HANDSHAKE &&
-        (c->state != CONN_TRANSMIT || conn_at_limit (c)))
+    if ((c->state != CONN_HANDSHAKE && c->state != CONN_TRANSMIT) ||
+        conn_at_limit (c))
       break;
-    more = conn_fill (c);
+    /* A request that was held back comes before the end of the input. */
+    more = conn_has_request (c) || conn_fill (c);
     if (c->state == CONN_HANDSHAKE)
       conn_handshake (c);
     if (c->state == CONN_TRANSMIT)
@@ -435,13 +440,13 @@ on_writable (struct ev_loop *ev, ev_io *w, int revents)
 
   (void) ev;
   (void) revents;
-  if (c->state == CONN_TLS)
-    conn_handshake (c);
-  else {
+  if (c->state != CONN_TLS)
     conn_flush (c);
-    if (c->state == CONN_TRANSMIT)
-      conn_requests (c); /* those that waited for room */
-  }
+  /* What waited for room. */
+  if (c->state == CONN_TRANSMIT)
+    conn_requests (c);
+  else
+    conn_handshake (c);
   conn_advance (c);
 }
 
@@ -453,18 +458,17 @@ on_timer (struct ev_loop *ev, ev_timer *w, int revents)
   const ev_tstamp left = c->last_activity + idle - ev_now (ev);
 
   (void) revents;
-  if (c->state < CONN_TRANSMIT)
+  if (c->handle == NULL) /* also where its last words are not read */
     conn_kill (c, "the handshake took too long");
   else if (idle == 0)
     return; /* no longer wanted */
-  else if (c->state == CONN_TRANSMIT &&
-           (left > 0 || c->jobs > 0 || c->stalled)) {
+  else if (left > 0 || c->jobs > 0 || c->stalled) {
     ev_timer_set (w, left > 0 ? left : idle, 0);
     ev_timer_start (ev, w);
     return;
   }
-  else
-    conn_end (c, "idle for too long");
+  else /* nothing is under way; what is unsent nobody reads */
+    conn_kill (c, "idle for too long");
   conn_advance (c);
 }
 

@@ -131,6 +131,11 @@ extern void conn_handshake_answer (struct conn *, struct job *);
 /* --- conn_tx.c --- */
 /* Handle requests in `in`; may stop at a limit. */
 extern void conn_requests (struct conn *);
+/* `in` holds a request whole, but for a write's payload. */
+extern bool conn_has_request (const struct conn *);
+/* Nothing more is taken from the client now: what is at work, or not yet sent
+ * (in the handshake, too), is enough.
+ */
 extern bool conn_at_limit (const struct conn *);
 extern void conn_reply (struct conn *, struct job *);
 

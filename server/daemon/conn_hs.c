@@ -188,7 +188,10 @@ conn_handshake (struct conn *c)
 {
   if (c->state == CONN_TLS)
     continue_tls (c);
-  else if (c->state == CONN_HANDSHAKE)
+  /* Nobody who only asks for lists makes us keep them all. */
+  if (c->state == CONN_HANDSHAKE && conn_at_limit (c))
+    conn_flush (c); /* or else on_writable goes on */
+  if (c->state == CONN_HANDSHAKE && !conn_at_limit (c))
     handshake_event (c, handshake_feed (&c->hs, &c->in));
 }
 

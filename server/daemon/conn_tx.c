@@ -17,6 +17,7 @@
 
 #define ERROR_LINES 10         /* of a connection in ... */
 #define ERROR_SECONDS 10.0
+#define HANDSHAKE_UNSENT_MAX 65536 /* bytes; one answer may be longer */
 
 static const char *const cmd_names[] = {
   "read", "write", "disconnect", "flush", "trim", "cache", "zero",
@@ -71,11 +72,20 @@ account_now (struct conn *c, const struct nbd_request *r)
 }
 
 bool
+conn_has_request (const struct conn *c)
+{
+  return c->state == CONN_TRANSMIT &&
+    buf_len (&c->in) >= nbd_request_size (&c->dialect);
+}
+
+bool
 conn_at_limit (const struct conn *c)
 {
   const struct limits *l = &c->server->limits;
   const size_t mine = c->bytes + c->out.bytes;
 
+  if (c->state == CONN_HANDSHAKE)
+    return c->out.bytes > HANDSHAKE_UNSENT_MAX;
   if (c->filling)
     return false; /* its bytes are counted already */
   if (c->stalled)

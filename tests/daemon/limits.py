@@ -4,11 +4,12 @@ import errno
 import os
 import select
 import signal
+import struct
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(__file__))
-from raw import ACK, Raw  # noqa: E402
+from raw import ACK, REQUEST, Raw  # noqa: E402
 
 sock, conf, pid = sys.argv[1], sys.argv[2], int(sys.argv[3])
 READ, WRITE, DISC, FLUSH = 0, 1, 2, 3
@@ -75,6 +76,21 @@ c.send(READ, 0, 512)
 take(c)
 check("a request that is refused is not paid for", True)
 c.send(DISC)
+
+# All memory is taken by writes that do not arrive: whoever holds nothing gets
+# on all the same, one request at a time.
+x, y, c = opened("e0"), opened("e0"), opened("e5")
+for w in (x, y):
+    w.s.sendall(struct.pack(">IHHQQI", REQUEST, 0, READ, 0, 0, 512)
+                + struct.pack(">IHHQQI", REQUEST, 0, WRITE, 1, 0, 64 << 20))
+    take(w)
+c.s.sendall(b"".join(struct.pack(">IHHQQI", REQUEST, 0, READ, i, 0, 512)
+                     for i in range(20)))
+for i in range(20):
+    take(c)
+check("requests that memory held back go on", True)
+for w in (x, y, c):
+    w.s.close()
 
 # One that waits stops nobody else, and is not overtaken for ever.
 a, b, other = opened("e3"), opened("e3"), opened("e5")

@@ -43,9 +43,18 @@ is "$(grep -c "its peer has 3 connections" "$tmp/daemon.log")" 3 \
   "told once for each"
 ok "stop" stop_daemon
 
+# --- the handshake ---
+
+ok "start" start_daemon --handshake-timeout 2 --plugin "$TEST_PLUGIN" \
+  exports=1000 size=64K
+tap_from python3 "$abs_top_srcdir/tests/daemon/handshake.py" "$sock"
+ok "stop" stop_daemon
+
 # --- exports ---
 
 cat >"$conf" <<END
+[server]
+max-memory = 128M
 [plugin $TEST_PLUGIN]
 exports = 6
 size = 64M

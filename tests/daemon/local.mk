@@ -28,6 +28,7 @@ TESTS += $(DAEMON_TESTS)
 EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/control_socket.py \
 	tests/daemon/lib.sh \
+	tests/daemon/handshake.py \
 	tests/daemon/limits.py \
 	tests/daemon/metrics.py \
 	tests/daemon/options.py \
