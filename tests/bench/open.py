@@ -3,7 +3,8 @@
 and with the block-group tree, beside the kernel's mount of the same image.
 
 `answer` is the first read of an export (ro, rw) or the first write and flush
-(write).  `of chunks` is the size of the chunk tree, which everybody reads.
+(write).  `of chunks` is the size of the chunk tree, of which we read what is
+needed, and all before the first write.
 """
 
 import argparse

@@ -148,13 +148,9 @@ walk_block (struct walk *w, const struct tree_expect *e)
   if (r < 0 || tb_level (buf) == 0)
     return r;
   for (uint32_t i = 0; i < tb_nritems (buf); ++i) {
-    const struct btrfs_key_ptr *p = tb_ptr_c (buf, i);
-    struct tree_expect child = { .bytenr = le64_get (p->blockptr),
-      .generation = le64_get (p->generation), .owner = e->owner,
-      .max_generation = e->max_generation, .has_first_key = true,
-      .first_key = key_from_disk (&p->key), .has_level = true,
-      .level = tb_level (buf) - 1 };
+    struct tree_expect child = tree_expect_child (buf, i, e->owner);
 
+    child.max_generation = e->max_generation;
     r = walk_block (w, &child);
     if (r < 0)
       return r;

@@ -16,9 +16,3 @@ NBD_TESTS = \
 	tests/nbd/signals.sh
 TESTS += $(NBD_TESTS)
 EXTRA_DIST += $(NBD_TESTS) tests/nbd/nbd.sh
-
-# export names
-check_PROGRAMS += tests/unit/fs-exports
-tests_unit_fs_exports_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_fs_exports_LDADD = $(TEST_LIBS)
-TESTS += tests/unit/fs-exports

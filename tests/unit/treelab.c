@@ -377,14 +377,7 @@ static struct block *
 read_child (struct lab *lab, struct block *b, uint32_t slot,
             uint64_t tree_id)
 {
-  const struct btrfs_key_ptr *ptr = tb_ptr_c (b->data, slot);
-  const struct tree_expect expect = {
-    .bytenr = le64_get (ptr->blockptr),
-    .generation = le64_get (ptr->generation),
-    .owner = tree_id,
-    .first_key = key_from_disk (&ptr->key), .has_first_key = true,
-    .level = tb_level (b->data) - 1, .has_level = true,
-  };
+  const struct tree_expect expect = tree_expect_child (b->data, slot, tree_id);
   struct block *child;
 
   lab_ok (block_read (lab->cache, &expect, &child), "read child");

@@ -211,14 +211,14 @@ test_bounds (void **state)
   assert_int_equal (volume_read (p.v, LOGICAL, 2, buf, 4096), -ERR_invalid);
   assert_int_equal (volume_num_mirrors (p.v, LOGICAL - 1), 0);
 
-  assert_true (volume_find_chunk (p.v, 0, &info));
+  assert_true (volume_next_chunk (p.v, 0, &info));
   assert_int_equal (info.logical, SYS_LOGICAL);
-  assert_true (volume_find_chunk (p.v, 10 * MIB, &info));
+  assert_true (volume_next_chunk (p.v, 10 * MIB, &info));
   assert_int_equal (info.logical, LOGICAL);
-  assert_true (volume_find_chunk (p.v, LOGICAL + MIB, &info));
+  assert_true (volume_next_chunk (p.v, LOGICAL + MIB, &info));
   assert_int_equal (info.logical, LOGICAL + MIB);
   assert_int_equal (info.stripes[0].physical, 200 * MIB);
-  assert_false (volume_find_chunk (p.v, LOGICAL + 2 * MIB, &info));
+  assert_false (volume_next_chunk (p.v, LOGICAL + 2 * MIB, &info));
   volume_remove_chunk (p.v, LOGICAL + MIB);
   assert_int_equal (volume_read (p.v, LOGICAL + MIB, 0, buf, 4096),
                     -ERR_unmapped);

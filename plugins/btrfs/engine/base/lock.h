@@ -50,6 +50,7 @@ enum lock_rank {
   RANK_DATA_PAGES,     /* data: free pages */
   RANK_BLOCK_WRITE,    /* block: one write-out at a time */
   RANK_BLOCK_CACHE,    /* block: cache shard */
+  RANK_CHUNK_SOURCE,   /* volume: chunks are being read */
   RANK_MEND,           /* volume: writes against the repair of copies */
   RANK_VOLUME,         /* volume: chunk map, devices */
   RANK_DEVICE,         /* io: one device */

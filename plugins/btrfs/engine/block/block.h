@@ -63,6 +63,12 @@ extern void block_prefetch (struct block_cache *, const struct tree_expect *,
 extern void block_prefetch_wait (struct block_cache *,
                                  const struct tree_expect *, size_t n);
 
+/* Into BUF, nodesize bytes, past the cache: for a chunk source, whose rules
+ * it keeps (volume/volume.h).
+ */
+extern int block_read_mapped (struct block_cache *,
+                              const struct tree_expect *, void *buf);
+
 /* A new dirty block, contents tb_init'ed from IDENT (whose generation is the
  * running transaction's).  A stale clean block at that address is dropped; a
  * dirty one there is an error of the allocator (-ERR_invalid).

@@ -270,6 +270,17 @@ block_peek (struct block_cache *c, const struct tree_expect *expect,
   return true;
 }
 
+int
+block_read_mapped (struct block_cache *c, const struct tree_expect *expect,
+                   void *buf)
+{
+  struct verify v = { .cache = c, .expect = expect };
+
+  atomic_fetch_add_explicit (&c->reads, 1, memory_order_relaxed);
+  return volume_read_mapped (c->volume, expect->bytenr, buf, c->nodesize,
+                             verify_block, &v);
+}
+
 /* --- prefetch --- */
 
 struct prefetch {

@@ -68,9 +68,10 @@ build_ops (struct block_cache *c, struct block **v, size_t n,
     if (v[i]->bytenr >= chunk_end) {
       chunk_end = 0;
       /* An unmapped address is told by the write. */
-      if (volume_find_chunk (c->volume, v[i]->bytenr, &chunk) &&
-          chunk.logical <= v[i]->bytenr)
+      if (volume_get_chunk (c->volume, v[i]->bytenr, &chunk) == 0)
         chunk_end = chunk.logical + chunk.length;
+      else
+        err_clear ();
     }
     op = &ops[k++];
     *op = (struct volume_op) { .kind = IO_WRITE, .logical = v[i]->bytenr,

@@ -20,7 +20,7 @@ get_child (struct cursor *c, unsigned level, uint32_t slot, bool must,
 {
   struct tree_expect expect;
 
-  child_expect (c->path[level], slot, c->tree_id, &expect);
+  expect = tree_expect_child (c->path[level]->data, slot, c->tree_id);
   *ret = NULL;
   if (!must) {
     block_peek (c->cache, &expect, ret);

@@ -58,7 +58,7 @@ check_block (struct check *k, struct block *b, struct key low,
     return 0;
   }
   for (i = 0; r == 0 && i < n; i++) {
-    child_expect (b, i, k->tree->id, &expect);
+    expect = tree_expect_child (b->data, i, k->tree->id);
     if (expect.generation > tb_generation (b->data))
       return bad (k, b, i, "child newer than its parent");
     r = block_read (k->tree->cache, &expect, &child);

@@ -41,23 +41,6 @@ cursor_start (struct cursor *c, struct tree *tree, struct block_cache *cache,
   return 0;
 }
 
-void
-child_expect (const struct block *parent, uint32_t slot, uint64_t tree_id,
-              struct tree_expect *ret)
-{
-  const struct btrfs_key_ptr *ptr = tb_ptr_c (parent->data, slot);
-
-  *ret = (struct tree_expect) {
-    .bytenr = le64_get (ptr->blockptr),
-    .generation = le64_get (ptr->generation),
-    .owner = tree_id,
-    .first_key = key_from_disk (&ptr->key),
-    .has_first_key = true,
-    .level = tb_level (parent->data) - 1,
-    .has_level = true,
-  };
-}
-
 /* All keys of B, the child at the slot of LEVEL, lie below the next pointer of
  * the path.  Without this two nodes of a damaged tree could share children,
  * and a walk would take them once for each way that leads there.
@@ -93,7 +76,8 @@ cursor_read_child (struct cursor *c, unsigned level)
   struct block *b;
   int r;
 
-  child_expect (c->path[level], c->slot[level], c->tree_id, &expect);
+  expect = tree_expect_child (c->path[level]->data, c->slot[level],
+                              c->tree_id);
   r = block_read (c->cache, &expect, &b);
   if (r == 0) {
     r = check_upper_bound (c, level, b);
@@ -176,7 +160,7 @@ read_ahead (struct cursor *c)
   struct block *b;
   uint32_t n, i, nritems = tb_nritems (c->path[1]->data);
 
-  child_expect (c->path[1], c->slot[1], c->tree_id, &expect[0]);
+  expect[0] = tree_expect_child (c->path[1]->data, c->slot[1], c->tree_id);
   if (block_peek (c->cache, &expect[0], &b)) {
     block_put (b);
     return;
@@ -186,7 +170,8 @@ read_ahead (struct cursor *c)
   if (n < 2)
     return;
   for (i = 1; i < n; i++)
-    child_expect (c->path[1], c->slot[1] + i, c->tree_id, &expect[i]);
+    expect[i] = tree_expect_child (c->path[1]->data, c->slot[1] + i,
+                                   c->tree_id);
   block_prefetch (c->cache, expect, n);
 }
 

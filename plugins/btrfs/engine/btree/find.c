@@ -108,7 +108,7 @@ find_way (struct tree *t, struct key key, struct way *ret)
       ret->upper = tb_key (b->data, slot + 1);
       ret->has_upper = true;
     }
-    child_expect (b, slot, t->id, &ret->missing);
+    ret->missing = tree_expect_child (b->data, slot, t->id);
     if (!block_peek (t->cache, &ret->missing, &child)) {
       ret->is_missing = true;
       break;

@@ -161,7 +161,7 @@ cheap_sibling (struct tree_txn *txn, struct cursor *c, uint32_t slot)
   struct tree_expect expect;
   struct block *b;
 
-  child_expect (c->path[1], slot, c->tree_id, &expect);
+  expect = tree_expect_child (c->path[1]->data, slot, c->tree_id);
   if (!block_peek (c->cache, &expect, &b))
     return NULL;
   if (!tree_block_writable (txn, c->tree, b) ||

@@ -98,8 +98,6 @@ extern int cursor_start (struct cursor *, struct tree *,
                          uint64_t tree_id);
 /* Read the child at the slot of LEVEL into path[LEVEL - 1]. */
 extern int cursor_read_child (struct cursor *, unsigned level);
-extern void child_expect (const struct block *parent, uint32_t slot,
-                          uint64_t tree_id, struct tree_expect *ret);
 /* From path[LEVEL] down to the leaf, where slot[0] is the first item >= KEY,
  * or the end of that leaf (the place where KEY is to be inserted).
  */

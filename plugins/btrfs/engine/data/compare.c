@@ -127,14 +127,8 @@ static int
 walk_down (struct walk *w, uint64_t offset)
 {
   struct block *parent = w->path[w->level];
-  const struct btrfs_key_ptr *p = tb_ptr_c (parent->data, w->slot[w->level]);
-  const struct tree_expect e = {
-    .bytenr = le64_get (p->blockptr),
-    .generation = le64_get (p->generation),
-    .owner = w->f->inode->root->id,
-    .level = w->level - 1, .has_level = true,
-    .first_key = key_from_disk (&p->key), .has_first_key = true,
-  };
+  const struct tree_expect e =
+    tree_expect_child (parent->data, w->slot[w->level], w->f->inode->root->id);
   int r = block_read (file_tree (w->f)->cache, &e, &w->path[w->level - 1]);
 
   if (r < 0)

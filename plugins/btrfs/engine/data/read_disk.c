@@ -146,8 +146,10 @@ chunk_end (const struct batch *b, uint64_t addr)
 {
   struct chunk_info c;
 
-  if (!volume_find_chunk (b->d->env.volume, addr, &c) || c.logical > addr)
+  if (volume_get_chunk (b->d->env.volume, addr, &c) < 0) {
+    err_clear ();
     return UINT64_MAX;          /* the read will tell */
+  }
   return c.logical + c.length;
 }
 

@@ -243,8 +243,10 @@ chunk_end (const struct writeout *w, uint64_t addr)
 {
   struct chunk_info c;
 
-  if (!volume_find_chunk (w->d->env.volume, addr, &c) || c.logical > addr)
+  if (volume_get_chunk (w->d->env.volume, addr, &c) < 0) {
+    err_clear ();
     return UINT64_MAX;          /* the write will tell */
+  }
   return c.logical + c.length;
 }
 

@@ -33,6 +33,10 @@ struct tree_expect {
   bool has_level;
 };
 
+/* What pointer SLOT of the node PARENT promises, in a tree of OWNER. */
+extern struct tree_expect tree_expect_child (const void *parent,
+                                             uint32_t slot, uint64_t owner);
+
 /* Fill INFO from a superblock that has passed super_check. */
 extern void format_info_init (struct format_info *,
                               const struct btrfs_super *);

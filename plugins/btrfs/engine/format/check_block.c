@@ -339,6 +339,22 @@ check_expectations (const void *buf, const struct tree_expect *e)
   return check_block_owner (buf, e->owner);
 }
 
+struct tree_expect
+tree_expect_child (const void *parent, uint32_t slot, uint64_t owner)
+{
+  const struct btrfs_key_ptr *ptr = tb_ptr_c (parent, slot);
+
+  return (struct tree_expect) {
+    .bytenr = le64_get (ptr->blockptr),
+    .generation = le64_get (ptr->generation),
+    .owner = owner,
+    .first_key = key_from_disk (&ptr->key),
+    .has_first_key = true,
+    .level = tb_level (parent) - 1,
+    .has_level = true,
+  };
+}
+
 int
 tree_check_block (const struct format_info *info, const void *buf,
                   const struct tree_expect *e)

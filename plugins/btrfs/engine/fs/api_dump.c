@@ -93,14 +93,7 @@ dump_below (struct block_cache *cache, const struct block *b, uint64_t id,
   if (tb_level (b->data) == 0)
     return 0;
   for (i = 0; i < tb_nritems (b->data); i++) {
-    const struct btrfs_key_ptr *ptr = tb_ptr_c (b->data, i);
-    struct tree_expect expect = {
-      .bytenr = le64_get (ptr->blockptr),
-      .generation = le64_get (ptr->generation),
-      .owner = id,
-      .first_key = tb_key (b->data, i), .has_first_key = true,
-      .level = tb_level (b->data) - 1, .has_level = true,
-    };
+    struct tree_expect expect = tree_expect_child (b->data, i, id);
     CLEANUP_BLOCK_PUT struct block *child = NULL;
 
     r = block_read (cache, &expect, &child);

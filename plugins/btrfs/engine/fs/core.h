@@ -33,6 +33,7 @@ struct fs {
   char log_names[256];         /* subvolumes and inodes in the log */
   char read_only_reason[512];  /* empty when writable or asked for */
   struct volume *volume;
+  struct block *chunk_root;    /* of the superblock, for chunk_source.c */
   struct block_cache *cache;
   struct roots *roots;
   struct space *space;

@@ -1,4 +1,6 @@
 libengine_la_SOURCES += \
+	$(ENGINE)/fs/chunk_source.c \
+	$(ENGINE)/fs/chunk_source.h \
 	$(ENGINE)/fs/commit.c \
 	$(ENGINE)/fs/commit.h \
 	$(ENGINE)/fs/commit_priv.h \

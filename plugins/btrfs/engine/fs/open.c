@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "format/super.h"
+#include "fs/chunk_source.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
 #include "fs/memory.h"
@@ -95,41 +96,6 @@ close_roots (struct fs *fs)
 {
   roots_free (fs->roots);
   fs->roots = NULL;
-}
-
-/* Everything that is mapped, from the chunk tree. */
-static int
-feed_chunks (struct fs *fs)
-{
-  CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  struct tree *tree;
-  struct key key;
-  int r;
-
-  r = roots_open_chunk_tree (fs->roots, super_of (fs));
-  if (r < 0)
-    return r;
-  tree = roots_pool_tree (fs->roots, BTRFS_CHUNK_TREE)->tree;
-  rwlock_rdlock (&tree->lock);
-  volume_set_chunk_tree_uuid (fs->volume,
-                              tb_header_c (tree->root->data)->chunk_tree_uuid);
-  r = tree_find (tree, KEY (BTRFS_FIRST_CHUNK_TREE_OBJECTID,
-                            BTRFS_CHUNK_ITEM, 0), &c, NULL);
-  while (r == 0 && cursor_at_item (&c)) {
-    key = cursor_key (&c);
-    if (key.objectid != BTRFS_FIRST_CHUNK_TREE_OBJECTID ||
-        key.type != BTRFS_CHUNK_ITEM)
-      break;
-    r = chunk_check (block_cache_format (fs->cache), cursor_data (&c),
-                     cursor_size (&c), key.offset);
-    if (r == 0)
-      r = volume_add_chunk (fs->volume, key.offset, cursor_data (&c));
-    if (r == 0)
-      r = cursor_next (&c);
-  }
-  cursor_done (&c);
-  rwlock_unlock (&tree->lock);
-  return r;
 }
 
 /* Trees without which nothing can be written. */
@@ -426,7 +392,7 @@ static const struct step steps[] = {
   { "features", check_features, close_volume },
   { "block cache", open_cache, close_cache },
   { "registry of trees", open_roots, close_roots },
-  { "chunk tree", feed_chunks, NULL },
+  { "chunk tree", chunk_source_open, chunk_source_close },
   { "trees of the pool", open_trees, NULL },
   { "interrupted balance", prepare_relocation, NULL },
   { "device replacement", prepare_replace, NULL },

@@ -32,13 +32,8 @@ walk_block (struct walk *w, const struct tree_expect *expect)
     return r;
   n = tb_nritems (b->data);
   for (i = 0; i < n && r == 0; ++i) {
-    const struct btrfs_key_ptr *p = tb_ptr_c (b->data, i);
-    const struct tree_expect child = {
-      .bytenr = le64_get (p->blockptr),
-      .generation = le64_get (p->generation), .owner = BTRFS_TREE_LOG,
-      .first_key = key_from_disk (&p->key), .has_first_key = true,
-      .level = tb_level (b->data) - 1, .has_level = true,
-    };
+    const struct tree_expect child =
+      tree_expect_child (b->data, i, BTRFS_TREE_LOG);
 
     r = walk_block (w, &child);
   }

@@ -76,7 +76,7 @@ used_ranges (struct space *sp, uint64_t devid, struct ranges *ret)
   unsigned i;
   int r;
 
-  while (volume_find_chunk (sp->volume, at, &c)) {
+  while (volume_next_chunk (sp->volume, at, &c)) {
     for (i = 0; i < c.num_stripes; i++)
       if (c.stripes[i].devid == devid) {
         r = ranges_add (ret, c.stripes[i].physical, c.physical_len);
@@ -225,7 +225,7 @@ plan (struct space *sp, enum space_kind kind, struct new_chunk *n,
   n->stripe_len = round_down (n->stripe_len, BTRFS_STRIPE_LEN);
   if (n->stripe_len < MIN_STRIPE)
     return 0;
-  while (volume_find_chunk (sp->volume, end, &c))
+  while (volume_next_chunk (sp->volume, end, &c))
     end = c.logical + c.length;
   n->logical = round_up (end, BTRFS_STRIPE_LEN);
   *ret_ok = true;
@@ -463,9 +463,9 @@ create_items (struct space *sp, struct txn *txn, struct block_group *bg)
   struct chunk_info c;
   int r;
 
-  if (!volume_find_chunk (sp->volume, bg->start, &c) ||
-      c.logical != bg->start)
-    return err_new (ERR_bg_missing, "no chunk");
+  r = volume_get_chunk (sp->volume, bg->start, &c);
+  if (r < 0)
+    return r;
   r = insert_group_item (sp, txn, bg);
   if (r == 0)
     r = insert_dev_extents (sp, txn, &c, false);
@@ -603,12 +603,10 @@ remove_group (struct space *sp, struct txn *txn, struct block_group *bg)
   struct fst_group g = { .txn = &txn->tree, .bg = bg,
     .sector = sp->sectorsize };
   struct chunk_info c;
-  int r = 0;
+  int r;
 
-  if (!volume_find_chunk (sp->volume, bg->start, &c) ||
-      c.logical != bg->start)
-    return err_new (ERR_bg_missing, "no chunk");
-  if (sp->fst_enabled && fst) {
+  r = volume_get_chunk (sp->volume, bg->start, &c);
+  if (r == 0 && sp->fst_enabled && fst) {
     g.tree = fst->tree;
     rwlock_wrlock (&fst->tree->lock);
     r = fst_remove_group (&g);

@@ -251,7 +251,7 @@ next_chunks (struct space *sp, struct root *root, uint64_t *at,
   struct key keys[LOAD_BATCH];
   size_t n = 0;
 
-  while (n < LOAD_BATCH && volume_find_chunk (sp->volume, *at, &chunks[n])) {
+  while (n < LOAD_BATCH && volume_next_chunk (sp->volume, *at, &chunks[n])) {
     keys[n] = KEY (chunks[n].logical, BTRFS_BLOCK_GROUP_ITEM,
                    chunks[n].length);
     if (!add_ok (chunks[n].logical, chunks[n].length, at))
@@ -289,6 +289,9 @@ space_load_groups (struct space *sp)
   root = space_group_root (sp);
   if (root == NULL)
     return err_new (ERR_subvol_missing, "the tree of block groups is missing");
+  r = volume_load_chunks (sp->volume);
+  if (r < 0)
+    return r;
   do {
     n = next_chunks (sp, root, &at, chunks);
     for (i = 0; i < n; i++) {

@@ -43,22 +43,6 @@ struct drop {
   bool done;
 };
 
-static struct tree_expect
-expect_child (const struct drop *d, const struct block *parent, uint32_t slot)
-{
-  const struct btrfs_key_ptr *p = tb_ptr_c (parent->data, slot);
-
-  return (struct tree_expect) {
-    .bytenr = le64_get (p->blockptr),
-    .generation = le64_get (p->generation),
-    .owner = d->root->id,
-    .level = tb_level (parent->data) - 1,
-    .has_level = true,
-    .first_key = key_from_disk (&p->key),
-    .has_first_key = true,
-  };
-}
-
 /* --- transactions --- */
 
 static int
@@ -175,7 +159,8 @@ static int
 owned_child (struct drop *d, struct block *b, uint32_t slot,
              struct block **ret_child)
 {
-  const struct tree_expect e = expect_child (d, b, slot);
+  const struct tree_expect e =
+    tree_expect_child (b->data, slot, d->root->id);
   struct block *child;
   int r;
 
@@ -354,7 +339,8 @@ static int
 drop_child (struct drop *d)
 {
   struct step *s = &d->path[d->level];
-  const struct tree_expect e = expect_child (d, s->block, s->slot);
+  const struct tree_expect e =
+    tree_expect_child (s->block->data, s->slot, d->root->id);
   CLEANUP_BLOCK_PUT struct block *b = NULL;
   enum visit v;
   bool full;
@@ -452,7 +438,7 @@ resume (struct drop *d)
                       (unsigned long long) s->block->bytenr);
     if (d->level == item->drop_level)
       return 0;
-    e = expect_child (d, s->block, s->slot);
+    e = tree_expect_child (s->block->data, s->slot, d->root->id);
     r = block_read (d->ss->env.cache, &e, &d->path[d->level - 1].block);
     if (r < 0)
       return r;

@@ -9,6 +9,7 @@
  */
 #include <config.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ RB_GENERATE_INTERNAL (volume_chunks, chunk, entry, chunk_cmp,
 void
 chunk_map_init (struct volume *v)
 {
+  mutex_init (&v->source_lock, RANK_CHUNK_SOURCE);
   rwlock_init (&v->mend_lock, RANK_MEND);
   rwlock_init (&v->lock, RANK_VOLUME);
   RB_INIT (&v->chunks);
@@ -58,6 +60,7 @@ chunk_map_done (struct volume *v)
   }
   rwlock_done (&v->lock);
   rwlock_done (&v->mend_lock);
+  mutex_done (&v->source_lock);
 }
 
 /* The last chunk that begins at or before LOGICAL. */
@@ -267,14 +270,89 @@ volume_remove_chunk (struct volume *v, uint64_t logical)
   chunk_free (c);
 }
 
+/* --- the rest of the map --- */
+
+void
+volume_set_chunk_source (struct volume *v, const struct chunk_source *source)
+{
+  v->source = source ? *source : (struct chunk_source) { .all = NULL };
+}
+
+static bool
+is_known (struct volume *v, uint64_t logical)
+{
+  bool known;
+
+  rwlock_rdlock (&v->lock);
+  known = chunk_find (v, logical) != NULL;
+  rwlock_unlock (&v->lock);
+  return known;
+}
+
+int
+chunk_need (struct volume *v, uint64_t logical)
+{
+  if (chunk_map_is_whole (v) || is_known (v, logical))
+    return 0;
+  SCOPED_LOCK (&v->source_lock);
+  if (chunk_map_is_whole (v) || is_known (v, logical))
+    return 0;
+  return err_note (v->source.around (v->source.opaque, logical),
+                   "the chunk of %llu", (unsigned long long) logical);
+}
+
+int
+volume_load_chunks (struct volume *v)
+{
+  int r;
+
+  if (chunk_map_is_whole (v))
+    return 0;
+  SCOPED_LOCK (&v->source_lock);
+  if (chunk_map_is_whole (v))
+    return 0;
+  r = v->source.all (v->source.opaque);
+  if (r < 0)
+    return err_note (r, "reading all chunks");
+  atomic_store_explicit (&v->whole, true, memory_order_release);
+  return 0;
+}
+
 /* --- asking --- */
 
+static bool
+copy_info (struct volume *v, uint64_t logical, struct chunk_info *ret)
+{
+  const struct chunk *c;
+
+  rwlock_rdlock (&v->lock);
+  c = chunk_find (v, logical);
+  if (c != NULL)
+    *ret = c->info;
+  rwlock_unlock (&v->lock);
+  return c != NULL;
+}
+
+int
+volume_get_chunk (struct volume *v, uint64_t logical, struct chunk_info *ret)
+{
+  int r;
+
+  if (copy_info (v, logical, ret))
+    return 0;
+  r = chunk_need (v, logical);
+  if (r == 0 && !copy_info (v, logical, ret))
+    r = err_new (ERR_unmapped, "%llu", (unsigned long long) logical);
+  return r;
+}
+
 bool
-volume_find_chunk (struct volume *v, uint64_t logical,
+volume_next_chunk (struct volume *v, uint64_t logical,
                    struct chunk_info *ret)
 {
   const struct chunk *c;
 
+  assert (chunk_map_is_whole (v));
   rwlock_rdlock (&v->lock);
   c = chunk_find (v, logical);
   if (c == NULL) {

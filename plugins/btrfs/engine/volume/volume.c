@@ -216,7 +216,7 @@ volume_flush (struct volume *v)
   if (jobs == NULL || lost == NULL)
     return err_new (ERR_nomem, "flush");
   r = flush_many (v, jobs, lost);
-  if (r == 0 || !chunk_map_survives (v, lost))
+  if (r == 0 || !chunk_map_is_whole (v) || !chunk_map_survives (v, lost))
     return r;
   log_warning ("flush: %s; the other copies are enough", err_text (r));
   err_clear ();

@@ -1,7 +1,9 @@
 /* volume: the devices of a pool as one logical address space.
  *
  * Knows superblocks, the chunk map and the profiles.  Boots from the system
- * chunk array of the newest superblock; fs/ then feeds it the chunk tree.
+ * chunk array of the newest superblock; from there on chunks come from a
+ * source, the chunk tree, when an address is asked for that none of them
+ * covers.
  *
  * Locks: the chunk map has one rwlock (RANK_VOLUME), held while a request is
  * mapped, never during I/O.
@@ -87,10 +89,36 @@ struct chunk_info {
 extern int volume_add_chunk (struct volume *, uint64_t logical,
                              const struct btrfs_chunk *);
 extern void volume_remove_chunk (struct volume *, uint64_t logical);
-/* The chunk that covers LOGICAL, or the next one above it; false when none.
- * The copy in *ret is valid until the chunk is removed.
+
+/* Where chunks come from that are not in the map yet: the tree of the
+ * superblock as it was read at open.  That does not change before the map is
+ * whole: nothing is written before, see volume_run.
+ *
+ * The functions add chunks by volume_add_chunk.  They are called one at a
+ * time, with any lock up to RANK_CHUNK_SOURCE held by the caller, so they take
+ * none below it, wait for nobody's I/O, and read by volume_read_mapped alone.
  */
-extern bool volume_find_chunk (struct volume *, uint64_t logical,
+struct chunk_source {
+  void *opaque;
+  /* At least the chunk that covers LOGICAL, if there is one. */
+  int (*around) (void *opaque, uint64_t logical);
+  int (*all) (void *opaque);
+};
+/* While the pool is opened; NULL: no more.  Without one the map is what was
+ * added to it.
+ */
+extern void volume_set_chunk_source (struct volume *,
+                                     const struct chunk_source *);
+/* Make the map whole: every chunk is known, and overlaps no other. */
+extern int volume_load_chunks (struct volume *);
+
+/* The chunk that covers LOGICAL; -ERR_unmapped when none does.  The copy in
+ * *ret is valid until the chunk is removed.
+ */
+extern int volume_get_chunk (struct volume *, uint64_t logical,
+                             struct chunk_info *ret);
+/* The same, or the next one above it; false when none.  The map is whole. */
+extern bool volume_next_chunk (struct volume *, uint64_t logical,
                                struct chunk_info *ret);
 /* Number of copies a reader may choose from at LOGICAL; 0 when unmapped. */
 extern unsigned volume_num_mirrors (struct volume *, uint64_t logical);
@@ -115,7 +143,8 @@ struct volume_op {
 };
 /* As device_run.  A range may cross stripes, not the end of its chunk.  A
  * write goes to all copies and succeeds when no more copies failed than the
- * profile tolerates, decided after all have finished.
+ * profile tolerates, decided after all have finished.  Nothing is written
+ * before the chunk map is whole.
  */
 extern int volume_run (struct volume *, struct volume_op *ops, size_t n);
 extern int volume_read (struct volume *, uint64_t logical, unsigned mirror,
@@ -134,6 +163,12 @@ typedef int (*volume_verify_fn) (void *opaque, const void *buf, size_t len);
 extern int volume_read_verified (struct volume *, uint64_t logical, void *buf,
                                  size_t len, unsigned first,
                                  volume_verify_fn, void *opaque);
+
+/* For a chunk source: the first copy that passes, of an address that is mapped
+ * already.  Repairs nothing.
+ */
+extern int volume_read_mapped (struct volume *, uint64_t logical, void *buf,
+                               size_t len, volume_verify_fn, void *opaque);
 
 /* Flush every writable device, in parallel; an error unless every chunk
  * tolerates the loss of the devices that failed.

@@ -454,10 +454,56 @@ run (struct volume *v, struct volume_op *ops, size_t n)
 }
 
 int
+volume_run_mapped (struct volume *v, struct volume_op *ops, size_t n)
+{
+  for (size_t i = 0; i < n; ++i)
+    ops[i].result = 0;
+  return run (v, ops, n);
+}
+
+/* Those that were not mapped once more, when their chunks have been looked
+ * for: so whoever finds his chunk in the map pays nothing.
+ */
+static int
+run_reads (struct volume *v, struct volume_op *ops, size_t n)
+{
+  const bool whole = chunk_map_is_whole (v);
+  int r = volume_run_mapped (v, ops, n);
+
+  if (r == 0 || whole)
+    return r;
+  r = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (ops[i].result == -ERR_unmapped) {
+      ops[i].result = chunk_need (v, ops[i].logical);
+      if (ops[i].result == 0)
+        run (v, &ops[i], 1);
+    }
+    r = ops[i].result < 0 ? ops[i].result : r;
+  }
+  return r;
+}
+
+static int
+run_writes (struct volume *v, struct volume_op *ops, size_t n)
+{
+  int r = volume_load_chunks (v);
+
+  if (r < 0) {
+    for (size_t i = 0; i < n; ++i)
+      ops[i].result = r;
+    return r;
+  }
+  rwlock_rdlock (&v->mend_lock);
+  r = run (v, ops, n);
+  rwlock_unlock (&v->mend_lock);
+  return r;
+}
+
+int
 volume_run (struct volume *v, struct volume_op *ops, size_t n)
 {
   bool writes = false;
-  int r;
 
   for (size_t i = 0; i < n; ++i) {
     ops[i].result = 0;
@@ -469,12 +515,7 @@ volume_run (struct volume *v, struct volume_op *ops, size_t n)
                                (unsigned long long) ops[i].len);
     writes = writes || ops[i].kind != IO_READ;
   }
-  if (!writes)
-    return run (v, ops, n);
-  rwlock_rdlock (&v->mend_lock);
-  r = run (v, ops, n);
-  rwlock_unlock (&v->mend_lock);
-  return r;
+  return writes ? run_writes (v, ops, n) : run_reads (v, ops, n);
 }
 
 int

@@ -40,6 +40,11 @@ struct volume {
 
   atomic_bool read_only;
 
+  struct chunk_source source;     /* set while the pool is opened */
+  struct mutex source_lock;       /* RANK_CHUNK_SOURCE: it is at work */
+  atomic_bool whole;              /* the source has given all; set under
+                                     source_lock */
+
   /* RANK_MEND: held shared while something is written or discarded,
    * exclusive while a copy is mended from another.
    */
@@ -66,6 +71,17 @@ extern void chunk_map_done (struct volume *);
 /* The chunk that covers LOGICAL, or NULL.  The volume's lock is held. */
 extern const struct chunk *chunk_find (const struct volume *,
                                        uint64_t logical);
+/* Nothing is left to be got from the source. */
+static inline bool
+chunk_map_is_whole (const struct volume *v)
+{
+  return v->source.all == NULL ||
+    atomic_load_explicit (&v->whole, memory_order_acquire);
+}
+/* Ask the source when no chunk covers LOGICAL: whoever finds none afterwards
+ * may say that there is none.
+ */
+extern int chunk_need (struct volume *, uint64_t logical);
 /* Map LOGICAL (inside CHUNK) and at most LEN bytes after it. */
 extern int chunk_map (const struct chunk *, uint64_t logical, uint64_t len,
                       struct piece *ret);
@@ -82,6 +98,9 @@ dev_stat_add (struct volume *v, unsigned dev, enum dev_stat stat)
                              memory_order_relaxed);
 }
 
+/* Reads, as volume_run, with what the map has now. */
+extern int volume_run_mapped (struct volume *, struct volume_op *ops,
+                              size_t n);
 /* Write to the one copy MIRROR (1 ..), for repair. */
 extern int volume_write_mirror (struct volume *, uint64_t logical,
                                 unsigned mirror, const void *buf,

@@ -77,9 +77,16 @@ mend_all (struct volume *v, uint64_t logical, size_t len, unsigned good,
           unsigned bad, volume_verify_fn verify, void *opaque)
 {
   CLEANUP_FREE void *buf = NULL;
+  int r;
 
   if (bad == 0 || volume_read_only (v))
     return;
+  r = volume_load_chunks (v);
+  if (r < 0) {
+    log_warning ("no copy of %llu is repaired: %s",
+                 (unsigned long long) logical, err_text (r));
+    return;
+  }
   buf = io_alloc (len);
   if (buf == NULL)
     return;                     /* the next reader will try */
@@ -117,42 +124,85 @@ start_with (struct volume *v, uint64_t logical, unsigned copies)
   return 1;
 }
 
+static int
+read_mirror (struct volume *v, uint64_t logical, unsigned mirror, void *buf,
+             size_t len)
+{
+  struct iovec iov = { buf, len };
+  struct volume_op op = { .kind = IO_READ, .mirror = mirror,
+                          .logical = logical, .len = len, .iov = &iov,
+                          .iovcnt = 1 };
+
+  return volume_run_mapped (v, &op, 1);
+}
+
+/* The first copy that passes, *ret_good, of an address that is mapped, FIRST
+ * not among them; the bits of *ret_bad are those that did not.
+ */
+static int
+read_good (struct volume *v, uint64_t logical, struct iovec buf,
+           unsigned first, volume_verify_fn verify, void *opaque,
+           unsigned *ret_good, unsigned *ret_bad)
+{
+  unsigned copies = volume_num_mirrors (v, logical);
+  unsigned start = first > 0 ? first : start_with (v, logical, copies);
+
+  *ret_bad = 0;
+  if (copies == 0)
+    return err_new (ERR_unmapped, "%llu + %zu",
+                    (unsigned long long) logical, buf.iov_len);
+  if (first > copies)
+    return err_new (ERR_invalid, "copy %u of %u", first, copies);
+  if (first > 0) {
+    *ret_bad |= 1u << first;
+    count_bad (v, logical, first, 0);
+  }
+  for (unsigned i = first > 0; i < copies; ++i) {
+    unsigned m = (start - 1 + i) % copies + 1;
+    int r = read_mirror (v, logical, m, buf.iov_base, buf.iov_len);
+
+    if (r == -ERR_unmapped || r == -ERR_profile || r == -ERR_nomem)
+      return r;
+    if (r == 0) {
+      r = verify (opaque, buf.iov_base, buf.iov_len);
+      if (r == 0) {
+        *ret_good = m;
+        return 0;
+      }
+      count_bad (v, logical, m, r);
+    }
+    *ret_bad |= 1u << m;
+  }
+  return no_mirror (logical, buf.iov_len, copies);
+}
+
 int
 volume_read_verified (struct volume *v, uint64_t logical, void *buf,
                       size_t len, unsigned first, volume_verify_fn verify,
                       void *opaque)
 {
-  unsigned copies = volume_num_mirrors (v, logical);
-  unsigned bad = 0;
+  const struct iovec to = { buf, len };
+  unsigned good, bad;
+  int r = chunk_need (v, logical);
 
-  if (copies == 0)
-    return err_new (ERR_unmapped, "%llu + %zu",
-                    (unsigned long long) logical, len);
-  if (first > copies)
-    return err_new (ERR_invalid, "copy %u of %u", first, copies);
-  if (first > 0) {
-    bad |= 1u << first;
-    count_bad (v, logical, first, 0);
-  }
+  if (r == 0)
+    r = read_good (v, logical, to, first, verify, opaque, &good, &bad);
+  if (r < 0)
+    return r;
+  mend_all (v, logical, len, good, bad, verify, opaque);
+  err_clear ();
+  return 0;
+}
 
-  unsigned start = first > 0 ? first : start_with (v, logical, copies);
+int
+volume_read_mapped (struct volume *v, uint64_t logical, void *buf,
+                    size_t len, volume_verify_fn verify, void *opaque)
+{
+  const struct iovec to = { buf, len };
+  unsigned good, bad;
+  int r = read_good (v, logical, to, 0, verify, opaque, &good, &bad);
 
-  for (unsigned i = first > 0; i < copies; ++i) {
-    unsigned m = (start - 1 + i) % copies + 1;
-    int r = volume_read (v, logical, m, buf, len);
-
-    if (r == -ERR_unmapped || r == -ERR_profile || r == -ERR_nomem)
-      return r;
-    if (r == 0) {
-      r = verify (opaque, buf, len);
-      if (r == 0) {
-        mend_all (v, logical, len, m, bad, verify, opaque);
-        err_clear ();
-        return 0;
-      }
-      count_bad (v, logical, m, r);
-    }
-    bad |= 1u << m;
-  }
-  return no_mirror (logical, len, copies);
+  if (r == 0)
+    err_clear ();
+  return r;
 }
