@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "extent/keyed.h"
 
-static struct key
-first_key (uint64_t bytenr, const struct ref_key *k)
+struct key
+keyed_ref_key (uint64_t bytenr, const struct ref_key *k)
 {
   if (k->type == BTRFS_EXTENT_DATA_REF)
     return KEY (bytenr, k->type, ref_hash (k->id, k->objectid, k->offset));
@@ -53,14 +53,18 @@ read_count (const struct cursor *c, const struct ref_key *k,
 }
 
 /* The item of K: *ret_found, its place and count.  Collisions may have moved
- * a data reference up from its hash, and deletions may have left gaps.
+ * a data reference up from its hash, and deletions may have left gaps.  But
+ * it was moved by one for each item that stood in its way, and an extent has
+ * fewer than 2^32 of them, while hashes are spread over 2^64: whoever looks
+ * no further does not walk all references of the extent for one that is not
+ * there.
  */
 static int
 find (struct tree *tree, uint64_t bytenr, const struct ref_key *k,
       struct key *ret_key, uint32_t *ret_count, bool *ret_found)
 {
   CLEANUP_CURSOR struct cursor c = CURSOR_INIT;
-  struct key key = first_key (bytenr, k), at;
+  struct key key = keyed_ref_key (bytenr, k), at;
   bool exact;
   int r;
 
@@ -70,7 +74,8 @@ find (struct tree *tree, uint64_t bytenr, const struct ref_key *k,
     return r;
   while (cursor_at_item (&c)) {
     at = cursor_key (&c);
-    if (at.objectid != bytenr || at.type != k->type)
+    if (at.objectid != bytenr || at.type != k->type
+        || at.offset - key.offset > UINT32_MAX)
       return 0;
     r = read_count (&c, k, ret_count, ret_found);
     if (r < 0)
@@ -132,7 +137,7 @@ keyed_ref_insert (struct tree_txn *txn, struct tree *tree, uint64_t bytenr,
     .objectid = le64_make (k->objectid), .offset = le64_make (k->offset),
     .count = le32_make (count) };
   struct btrfs_shared_data_ref sr = { .count = le32_make (count) };
-  struct key key = first_key (bytenr, k);
+  struct key key = keyed_ref_key (bytenr, k);
   int r;
 
   if (count <= 0 || count > UINT32_MAX ||

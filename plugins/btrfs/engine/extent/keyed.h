@@ -14,6 +14,8 @@
 #include "btree/tree.h"
 #include "extent/item.h"
 
+/* Where the item of a reference stands, or would stand if it were alone. */
+extern struct key keyed_ref_key (uint64_t bytenr, const struct ref_key *);
 /* Add MOD (may be negative) to the reference's count, delete it at zero;
  * *ret_done false: there is no such item.
  */

@@ -13,6 +13,7 @@
 #include "extent/keyed.h"
 
 #define RUN_BATCH 128          /* heads per hold of the extent tree's lock */
+#define PREFETCH_KEYS (3 * RUN_BATCH)
 
 /* Data whose last reference went: its checksums go after the batch. */
 struct freed {
@@ -326,6 +327,25 @@ now_ns (void)
   return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
 }
 
+/* Keys that the changes of H touch, ROOM at most: the item's, and those of
+ * references, which are elsewhere when there are many.
+ */
+static size_t
+keys_of (const struct run *run, struct delayed_head *h, struct key *ret,
+         size_t room)
+{
+  struct delayed_ref *ref;
+  size_t n = 0;
+
+  ret[n++] = item_key (run, h);
+  RB_FOREACH (ref, delayed_refs, &h->refs) {
+    if (n == room)
+      break;
+    ret[n++] = keyed_ref_key (h->bytenr, &ref->key);
+  }
+  return n;
+}
+
 /* The leaves that the next MAX heads change, all read at once and before the
  * lock is taken.
  */
@@ -333,13 +353,15 @@ static void
 prefetch_batch (struct run *run, uint64_t from, size_t max)
 {
   struct delayed_head find = { .bytenr = from }, *h;
-  struct key key[RUN_BATCH];
+  struct key key[PREFETCH_KEYS];
   size_t n = 0;
 
   mutex_lock (&run->ex->lock);
   h = RB_NFIND (delayed_heads, &run->ex->queue.heads, &find);
-  for (; h && n < max; h = RB_NEXT (delayed_heads, &run->ex->queue.heads, h))
-    key[n++] = item_key (run, h);
+  for (; h && max > 0 && n < PREFETCH_KEYS; --max) {
+    n += keys_of (run, h, key + n, PREFETCH_KEYS - n);
+    h = RB_NEXT (delayed_heads, &run->ex->queue.heads, h);
+  }
   mutex_unlock (&run->ex->lock);
   tree_prefetch_many (run->tree, key, n);
 }
