@@ -1,5 +1,6 @@
 /* space: no memory for the map of a block group when something becomes free:
- * that is lost until the next open, and nothing is given out twice.
+ * that is lost until the next open, nothing is given out twice, and what is
+ * lost does not count as free.
  */
 #include <config.h>
 
@@ -96,14 +97,104 @@ words_of_used (struct space *sp)
   return 0;
 }
 
+static uint64_t
+free_data (struct space *sp)
+{
+  struct space_numbers n;
+
+  check (space_get_numbers (sp, SPACE_DATA, &n), "numbers");
+  return n.total - n.used - n.reserved - n.pinned - n.readonly;
+}
+
+static struct btrnbd_pool *
+make_pool (struct device **disk, bool discard)
+{
+  const struct btrnbd_open_opts opts = { .cache_size = 16 << 20,
+    .commit_interval = UINT_MAX, .no_lock = true, .discard = discard };
+  const struct btrnbd_mkfs_opts mkfs = { .metadata_profile = "single" };
+  struct btrnbd_pool *pool;
+  struct device *dev;
+
+  check (device_mem_new ("disk", SIZE, disk), "disk");
+  check (btrnbd_mkfs_device (*disk, &mkfs), "mkfs");
+  dev = shield_new (*disk);
+  check (btrnbd_pool_open_devices (&dev, 1, &opts, &pool), "open");
+  return pool;
+}
+
+/* An extent that was allocated but not used after all. */
+static void
+lost_is_not_free (void **state)
+{
+  struct device *disk;
+  struct btrnbd_pool *pool = make_pool (&disk, false);
+  struct space *sp = pool->fs->space;
+  uint64_t before, start, len;
+  struct block_group *bg;
+
+  (void) state;
+  num_taken = 0;
+  take_all (sp);
+  start = taken[0].start;
+  len = taken[0].len;
+  mutex_lock (&sp->lock);
+  bg = space_find (sp, start);
+  assert_true (bg->loaded && bg->map.nset == 0);
+  mutex_unlock (&sp->lock);
+  before = free_data (sp);
+  hits = 0;
+  __atomic_store_n (&refused, div_round_up (bg->map.nbits, 64) * 8,
+                    __ATOMIC_RELAXED);
+  space_data_free (sp, start, len);
+  __atomic_store_n (&refused, 0, __ATOMIC_RELAXED);
+  assert_true (hits > 0);
+  assert_int_equal (free_data (sp), before);
+  /* With memory it is. */
+  space_data_free (sp, taken[1].start, taken[1].len);
+  assert_int_equal (free_data (sp), before + taken[1].len);
+  btrnbd_pool_kill (pool);
+  device_close (disk);
+}
+
+/* What was out of the map while it was discarded. */
+static void
+lost_while_discarded (void **state)
+{
+  struct device *disk;
+  struct btrnbd_pool *pool = make_pool (&disk, true);
+  struct space *sp = pool->fs->space;
+  struct block_group *bg;
+  uint64_t before, len;
+
+  (void) state;
+  num_taken = 0;
+  take_all (sp);
+  /* All that is free in the group, not all of it: when that is claimed the
+   * map is empty and has no words.
+   */
+  len = taken[0].len / 2;
+  space_data_free (sp, taken[0].start, len);
+  mutex_lock (&sp->lock);
+  bg = space_find (sp, taken[0].start);
+  check (ranges_add (&sp->discards, taken[0].start, len), "queue");
+  mutex_unlock (&sp->lock);
+  before = free_data (sp);
+  hits = 0;
+  __atomic_store_n (&refused, div_round_up (bg->map.nbits, 64) * 8,
+                    __ATOMIC_RELAXED);
+  space_discard (sp);
+  __atomic_store_n (&refused, 0, __ATOMIC_RELAXED);
+  assert_true (hits > 0);
+  assert_int_equal (free_data (sp), before - len);
+  btrnbd_pool_kill (pool);
+  device_close (disk);
+}
+
 static void
 given_out_once (void **state)
 {
-  const struct btrnbd_open_opts opts = { .cache_size = 16 << 20,
-    .commit_interval = UINT_MAX, .no_lock = true };
-  const struct btrnbd_mkfs_opts mkfs = { .metadata_profile = "single" };
-  struct device *disk, *dev;
-  struct btrnbd_pool *pool;
+  struct device *disk;
+  struct btrnbd_pool *pool = make_pool (&disk, false);
   struct btrnbd_file *f;
   uint8_t *buf = calloc (1, BYTES);
   struct space *sp;
@@ -111,10 +202,7 @@ given_out_once (void **state)
   size_t i;
 
   (void) state;
-  check (device_mem_new ("disk", SIZE, &disk), "disk");
-  check (btrnbd_mkfs_device (disk, &mkfs), "mkfs");
-  dev = shield_new (disk);
-  check (btrnbd_pool_open_devices (&dev, 1, &opts, &pool), "open");
+  num_taken = 0;
   check (btrnbd_create (pool, "f", 0644, false), "create");
   check (btrnbd_file_open (pool, "f", 0, &f), "open file");
   check (btrnbd_truncate (f, BYTES), "truncate");
@@ -149,6 +237,8 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (given_out_once),
+    cmocka_unit_test (lost_is_not_free),
+    cmocka_unit_test (lost_while_discarded),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

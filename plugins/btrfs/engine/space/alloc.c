@@ -217,13 +217,7 @@ data_free_locked (struct space *sp, uint64_t start, uint64_t len)
   assert (bg && bg->reserved >= len);
   bg->reserved -= len;
   sp->info[bg->kind].reserved -= len;
-  space_freed (sp, bg->kind);
-  mutex_lock (&bg->lock);
-  if (bg->loaded &&
-      free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,
-                    len / sp->sectorsize, true, NULL) < 0)
-    err_clear ();               /* the space is lost until the next open */
-  mutex_unlock (&bg->lock);
+  space_give_back (sp, bg, start, len);
 }
 
 void

@@ -57,19 +57,6 @@ claim (struct space *sp, struct block_group *bg, uint64_t *pos, uint64_t end,
 }
 
 static void
-give_back (struct space *sp, struct block_group *bg,
-           const struct space_range *r)
-{
-  SCOPED_LOCK (&sp->lock);
-  space_freed (sp, bg->kind);
-  SCOPED_LOCK (&bg->lock);
-  if (bg->loaded &&
-      free_map_set (&bg->map, (r->start - bg->start) / sp->sectorsize,
-                    r->len / sp->sectorsize, true, NULL) < 0)
-    err_clear ();
-}
-
-static void
 set_discarding (struct space *sp, bool on)
 {
   SCOPED_LOCK (&sp->lock);
@@ -102,7 +89,8 @@ discard_some (struct space *sp, struct space_range *range)
     op.len = part.len;
     if (volume_run (sp->volume, &op, 1) < 0)
       err_clear ();             /* a hint that was not taken */
-    give_back (sp, bg, &part);
+    SCOPED_LOCK (&sp->lock);
+    space_give_back (sp, bg, part.start, part.len);
   }
   else
     pos = stop;

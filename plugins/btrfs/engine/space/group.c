@@ -593,6 +593,21 @@ space_capture (struct space *sp)
   capture_devices (sp);
 }
 
+void
+space_give_back (struct space *sp, struct block_group *bg, uint64_t start,
+                 uint64_t len)
+{
+  space_freed (sp, bg->kind);
+  SCOPED_LOCK (&bg->lock);
+  if (!bg->loaded ||
+      free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,
+                    len / sp->sectorsize, true, NULL) == 0)
+    return;
+  err_clear ();
+  bg->reserved += len;
+  sp->info[bg->kind].reserved += len;
+}
+
 static void
 unpin (struct space *sp, uint64_t start, uint64_t len)
 {
@@ -609,19 +624,7 @@ unpin (struct space *sp, uint64_t start, uint64_t len)
     sp->info[bg->kind].pinned -= part;
     if (bg->readonly)
       sp->info[bg->kind].readonly += part;
-    space_freed (sp, bg->kind);
-    mutex_lock (&bg->lock);
-    if (bg->loaded &&
-        free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,
-                      part / sp->sectorsize, true, NULL) < 0) {
-      /* Out of memory: lost until the next open.  The map cannot be loaded
-       * again, the committed tree does not know what is allocated now.
-       */
-      err_clear ();
-      bg->reserved += part;
-      sp->info[bg->kind].reserved += part;
-    }
-    mutex_unlock (&bg->lock);
+    space_give_back (sp, bg, start, part);
     start += part;
     len -= part;
   }

@@ -141,6 +141,13 @@ extern struct block_group *space_find (struct space *, uint64_t addr);
 /* Register a group; space->lock held. */
 extern int space_add_group (struct space *, uint64_t start, uint64_t length,
                             uint64_t flags, struct block_group **ret);
+/* A range that nobody counts any more is free in the group's map, too.
+ * Without memory for that it counts as reserved, lost until the next open: the
+ * map cannot be loaded again, because the committed tree does not know what is
+ * allocated now.  space->lock held.
+ */
+extern void space_give_back (struct space *, struct block_group *,
+                             uint64_t start, uint64_t len);
 extern int ranges_add (struct ranges *, uint64_t start, uint64_t len);
 
 /* The tree that holds block group items. */
