@@ -131,14 +131,12 @@ lock_src (struct cloning *c)
 }
 
 static void
-lock_ranges (struct cloning *c)
+lock_both (struct cloning *c)
 {
   const bool first = src_first (c);
-  bool one;
+  const bool one = c->src == c->dst && c->whole;
 
-  c->whole = file_may_nocow (c->src);
-  one = c->src == c->dst && c->whole;
-  pass_gates (c);
+  c->num_locks = 0;
   if (one || first)
     lock_src (c);
   if (!one)
@@ -148,7 +146,7 @@ lock_ranges (struct cloning *c)
 }
 
 static void
-unlock_ranges (struct cloning *c)
+unlock_both (struct cloning *c)
 {
   struct file_data *first = src_first (c) ? c->src : c->dst;
   struct file_data *second = src_first (c) ? c->dst : c->src;
@@ -156,6 +154,29 @@ unlock_ranges (struct cloning *c)
   if (c->num_locks == 2)
     range_unlock (&second->ranges, &c->lock[1]);
   range_unlock (&first->ranges, &c->lock[0]);
+}
+
+/* A file becomes one that is written in place when it is zeroed for the first
+ * time, and that takes all of its ranges (data_zero): so once we have one, the
+ * answer stands.
+ */
+static void
+lock_ranges (struct cloning *c)
+{
+  pass_gates (c);
+  c->whole = file_may_nocow (c->src);
+  lock_both (c);
+  if (!c->whole && file_may_nocow (c->src)) {
+    unlock_both (c);
+    c->whole = true;
+    lock_both (c);
+  }
+}
+
+static void
+unlock_ranges (struct cloning *c)
+{
+  unlock_both (c);
   leave_gates (c);
 }
 

@@ -475,9 +475,11 @@ extern int inode_finish_change (struct txn *, struct file_data *,
 extern int punch_items (struct file_data *, uint64_t start, uint64_t end);
 /* Bytes that shall read zero: edges are zeroed, FN does whole sectors, with
  * the range locked and held against write-out, what was dirty is forgotten.
+ * PLACES: FN makes a file one of which parts are written in place; where it
+ * was none before, all of it is locked (see clone.c).
  */
 extern int file_clear (struct data *, struct inode *, uint64_t offset,
-                       uint64_t len,
+                       uint64_t len, bool places,
                        int (*fn) (struct file_data *, uint64_t start,
                                   uint64_t end));
 

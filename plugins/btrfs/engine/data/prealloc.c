@@ -281,7 +281,7 @@ int
 data_zero (struct data *d, struct inode *inode, uint64_t offset,
            uint64_t len)
 {
-  return file_clear (d, inode, offset, len, zero_range);
+  return file_clear (d, inode, offset, len, true, zero_range);
 }
 
 int

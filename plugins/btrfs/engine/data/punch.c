@@ -108,7 +108,7 @@ zero_edges (struct file_data *f, uint64_t offset, uint64_t len,
 
 int
 file_clear (struct data *d, struct inode *inode, uint64_t offset,
-            uint64_t len,
+            uint64_t len, bool places,
             int (*fn) (struct file_data *, uint64_t start, uint64_t end))
 {
   struct range_lock lock;
@@ -120,8 +120,11 @@ file_clear (struct data *d, struct inode *inode, uint64_t offset,
   if (r < 0 || len == 0)
     return r;
   gate_operation_begin (file_gate (f));
-  range_lock (&f->ranges, &lock, round_down (offset, d->ps),
-              round_up (offset + len, d->ps));
+  if (places && !file_may_nocow (f))
+    range_lock (&f->ranges, &lock, 0, DATA_FILE_END);
+  else
+    range_lock (&f->ranges, &lock, round_down (offset, d->ps),
+                round_up (offset + len, d->ps));
   r = zero_edges (f, offset, len, &start, &end);
   if (r == 0 && start < end) {
     struct dirty_hold hold;
@@ -142,5 +145,5 @@ int
 data_punch (struct data *d, struct inode *inode, uint64_t offset,
             uint64_t len)
 {
-  return file_clear (d, inode, offset, len, punch_items);
+  return file_clear (d, inode, offset, len, false, punch_items);
 }
