@@ -32,7 +32,8 @@ struct log_blocks {
   struct addrs all;            /* every address taken from free space */
   struct addrs fresh;          /* allocated since the last sync, unwritten */
   struct addrs stale;          /* replaced since the last sync */
-  struct addrs reusable;
+  struct addrs reusable;       /* ascending */
+  size_t wrote;                /* by the last sync */
 };
 extern const struct tree_alloc_ops log_alloc_ops;
 /* Write what is fresh.  *ret_blocks: how many. */
