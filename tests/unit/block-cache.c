@@ -164,7 +164,7 @@ test_writable (void **state)
   assert_true (block_is_writable (b, 2));
   assert_false (block_is_writable (b, 3));
   assert_int_equal (stats (&lab).bytes_dirty, NODESIZE);
-  lab_ok (block_write_set (lab.cache, &b, 1), "write set");
+  lab_ok (block_write_set (lab.cache, &b, 1, NULL), "write set");
   assert_false (block_is_writable (b, 2));
   assert_true (tb_flags (b->data) & BTRFS_HEADER_FLAG_WRITTEN);
   assert_int_equal (stats (&lab).bytes_dirty, 0);

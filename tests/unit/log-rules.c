@@ -7,7 +7,6 @@
 
 #include "inode_help.h"
 
-#include "base/workers.h"
 #include "fs/api_priv.h"
 #include "io/fault.h"
 
@@ -282,8 +281,6 @@ test_17_write_error (void **state)
   ok (btrnbd_fsync (l.pool, "a"));
   expect (&l, 1, 0);
   create (&l, "b");
-  /* The other superblock copy follows a sync: it is not to fail here. */
-  workers_drain (l.pool->fs->workers);
   fault_arm (l.dev, IO_WRITE, FAULT_ONCE, 1);
   ok (btrnbd_fsync (l.pool, "b"));
   assert_int_equal (fault_hits (l.dev, IO_WRITE), 1);

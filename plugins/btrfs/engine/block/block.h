@@ -132,8 +132,11 @@ extern size_t block_seal_some (struct block_cache *, uint64_t transid,
  */
 extern int block_write_sealed (struct block_cache *, struct block **,
                                size_t n);
-/* Write a given set of blocks (log trees), same rules. */
-extern int block_write_set (struct block_cache *, struct block **, size_t n);
+/* Write a given set of blocks (log trees), same rules; beside them OTHERS, if
+ * not NULL, as volume_run_beside.
+ */
+extern int block_write_set (struct block_cache *, struct block **, size_t n,
+                            const struct btrfs_super *others);
 /* After an abort: dirty blocks of TRANSID become unreachable and are freed. */
 extern void block_drop_all (struct block_cache *, uint64_t transid);
 

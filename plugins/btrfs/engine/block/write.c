@@ -109,9 +109,10 @@ trim (struct block_cache *c)
   block_free_list (&out);
 }
 
-/* KNOWN: they have proven to be of use. */
+/* KNOWN: they have proven to be of use.  OTHERS: see block_write_set. */
 static int
-write_batch (struct block_cache *c, struct block **v, size_t n, bool known)
+write_batch (struct block_cache *c, struct block **v, size_t n, bool known,
+             const struct btrfs_super *others)
 {
   struct iovec iov[BATCH_MAX];
   struct volume_op ops[BATCH_MAX];
@@ -122,7 +123,7 @@ write_batch (struct block_cache *c, struct block **v, size_t n, bool known)
     if ((r = seal (c, v[i])) < 0)
       return r;
   k = build_ops (c, v, n, iov, ops);
-  r = volume_run (c->volume, ops, k);
+  r = volume_run_beside (c->volume, ops, k, others);
   if (r < 0)
     return err_note (r, "write of tree blocks %" PRIu64 " to %" PRIu64,
                      v[0]->bytenr, v[n - 1]->bytenr);
@@ -132,7 +133,8 @@ write_batch (struct block_cache *c, struct block **v, size_t n, bool known)
 }
 
 int
-block_write_set (struct block_cache *c, struct block **v, size_t n)
+block_write_set (struct block_cache *c, struct block **v, size_t n,
+                 const struct btrfs_super *others)
 {
   size_t i, k;
   int r;
@@ -140,7 +142,7 @@ block_write_set (struct block_cache *c, struct block **v, size_t n)
   qsort (v, n, sizeof *v, by_address);
   for (i = 0; i < n; i += k) {
     k = MIN (n - i, (size_t) BATCH_MAX);
-    if ((r = write_batch (c, v + i, k, true)) < 0)
+    if ((r = write_batch (c, v + i, k, true, i == 0 ? others : NULL)) < 0)
       return r;
   }
   trim (c);
@@ -189,7 +191,7 @@ write_and_put (struct block_cache *c, struct block **v, size_t n)
     k = MIN (n - i, (size_t) BATCH_MAX);
     mutex_lock (&c->write_lock);
     if (r == 0)
-      r = write_batch (c, v + i, k, true);
+      r = write_batch (c, v + i, k, true, NULL);
     mutex_unlock (&c->write_lock);
     for (j = i; j < i + k; j++)
       block_put (v[j]);
@@ -314,7 +316,7 @@ block_write_sealed (struct block_cache *c, struct block **v, size_t n)
       if (still_dirty (c, v[i]))
         todo[k++] = v[i];
     if (k > 0)
-      r = write_batch (c, todo, k, false);
+      r = write_batch (c, todo, k, false, NULL);
     mutex_unlock (&c->write_lock);
   }
   for (i = 0; i < n; i++)

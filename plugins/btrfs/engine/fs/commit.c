@@ -52,7 +52,6 @@ commit_ctx_free (struct commit_ctx *c)
 {
   if (c == NULL)
     return;
-  commit_super_done (c);
   cond_done (&c->cond);
   mutex_done (&c->lock);
   free (c);

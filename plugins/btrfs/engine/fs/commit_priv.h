@@ -2,19 +2,14 @@
 #ifndef BTRNBD_FS_COMMIT_PRIV_H
 #define BTRNBD_FS_COMMIT_PRIV_H
 
-#include "base/workers.h"
 #include "fs/core.h"
 
 struct commit_ctx {
-  struct fs *fs;
   struct mutex lock;           /* RANK_SPACE; protects all below */
   struct btrfs_super super;    /* what the next capture starts from */
   struct btrfs_super captured; /* of the commit that is being written */
   struct btrfs_super synced;   /* of the last log sync */
   bool others_behind;          /* only the first copy on disk is `synced` */
-  bool others_queued, others_writing;
-  struct cond others_done;
-  struct work others_work;
   bool uuid_tree_current;      /* we found it in step and keep it so */
   struct commit_stats stats;
   uint64_t began, shut;        /* ns, of the running commit */
@@ -25,15 +20,16 @@ struct commit_ctx {
   struct cond cond;
 };
 
-/* commit_super.c: before the worker pool is made, after it has ended. */
+/* commit_super.c */
 extern void commit_super_init (struct fs *, struct commit_ctx *);
-extern void commit_super_done (struct commit_ctx *);
 /* Flush the devices before the first superblock is written over. */
 extern int commit_flush (struct fs *);
 
 /* Hooks of trans/ and space/; opaque is the struct fs. */
 extern void commit_finished (void *fs, uint64_t transid, int err);
 extern int commit_log_super (void *fs, uint64_t root, unsigned level);
+extern const struct btrfs_super *commit_others_begin (void *fs);
+extern void commit_others_end (void *fs, bool written);
 extern int commit_sys_chunk (void *fs, struct key,
                              const struct btrfs_chunk *, uint32_t size);
 

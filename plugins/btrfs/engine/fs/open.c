@@ -257,7 +257,8 @@ open_logs (struct fs *fs)
 {
   const struct logs_env env = { .cache = fs->cache, .trans = fs->trans,
     .roots = fs->roots, .space = fs->space, .opaque = fs,
-    .write_super = commit_log_super };
+    .write_super = commit_log_super, .others_begin = commit_others_begin,
+    .others_end = commit_others_end };
 
   return fs->read_only ? 0 : logs_new (&env, &fs->logs);
 }

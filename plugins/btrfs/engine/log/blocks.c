@@ -251,6 +251,18 @@ find_fresh (struct log_blocks *b, uint64_t addr, struct block **ret)
   return block_peek (b->logs->env.cache, &expect, ret);
 }
 
+static int
+write_fresh (struct log_blocks *b, struct block **v, size_t n)
+{
+  const struct logs_env *env = &b->logs->env;
+  const struct btrfs_super *others = env->others_begin (env->opaque);
+  const int r = block_write_set (env->cache, v, n, others);
+
+  if (others != NULL)
+    env->others_end (env->opaque, r == 0 && n > 0);
+  return r;
+}
+
 int
 log_blocks_write (struct log_blocks *b, size_t *ret_blocks)
 {
@@ -267,7 +279,7 @@ log_blocks_write (struct log_blocks *b, size_t *ret_blocks)
       r = err_new (ERR_generation, "log block %llu is gone",
                    (unsigned long long) b->fresh.v[i]);
   if (r == 0)
-    r = block_write_set (b->logs->env.cache, v, n);
+    r = write_fresh (b, v, n);
   for (i = 0; i < n; ++i)
     block_put (v[i]);
   free (v);

@@ -31,6 +31,12 @@ struct logs_env {              /* all borrowed */
    */
   void *opaque;
   int (*write_super) (void *opaque, uint64_t root, unsigned level);
+  /* Copies of the superblock of the last sync but the first: what is still to
+   * be written before the next write_super, or NULL; the log writes it beside
+   * its blocks and then tells whether that was done.
+   */
+  const struct btrfs_super *(*others_begin) (void *opaque);
+  void (*others_end) (void *opaque, bool written);
 };
 
 extern int logs_new (const struct logs_env *, struct logs **ret);

@@ -147,6 +147,11 @@ struct volume_op {
  * before the chunk map is whole.
  */
 extern int volume_run (struct volume *, struct volume_op *ops, size_t n);
+/* The same, and beside it OTHERS goes to all copies of the superblock but the
+ * first (volume_write_supers), not to wait for the disk once more.
+ */
+extern int volume_run_beside (struct volume *, struct volume_op *ops,
+                              size_t n, const struct btrfs_super *others);
 extern int volume_read (struct volume *, uint64_t logical, unsigned mirror,
                         void *buf, size_t len);
 extern int volume_write (struct volume *, uint64_t logical, const void *buf,

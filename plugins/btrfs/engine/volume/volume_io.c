@@ -9,6 +9,8 @@
  */
 #include <config.h>
 
+#include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,9 +51,11 @@ choose_copy (const struct volume *v, const struct piece *p)
 
 /* --- the plan of a batch --- */
 
+#define OP_NONE UINT_MAX
+
 struct part {                /* one device operation */
   unsigned dev;
-  unsigned op;               /* index of the volume operation */
+  unsigned op;               /* index of the volume operation, or OP_NONE */
   unsigned piece;            /* running number in the batch */
   unsigned tolerated;        /* of the piece */
 };
@@ -64,6 +68,8 @@ struct plan {
   unsigned pieces;
   struct iovec *iov;         /* of pieces that are not a whole operation */
   size_t iov_count, iov_max;
+  struct super_copy *supers; /* that go beside it; NULL: none */
+  size_t supers_n;
 };
 
 static void
@@ -72,6 +78,9 @@ plan_done (struct plan *plan)
   free (plan->ios);
   free (plan->parts);
   free (plan->iov);
+  for (size_t i = 0; i < plan->supers_n; ++i)
+    free (plan->supers[i].iov.iov_base);
+  free (plan->supers);
 }
 
 static int
@@ -260,11 +269,36 @@ static void
 plan_fix_iov (struct plan *plan, const struct volume_op *ops)
 {
   for (size_t i = 0; i < plan->count; ++i) {
-    const struct volume_op *op = &ops[plan->parts[i].op];
+    const struct volume_op *op;
 
+    if (plan->parts[i].op == OP_NONE)
+      continue;
+    op = &ops[plan->parts[i].op];
     if (op->kind != IO_DISCARD && plan->ios[i].len != op->len)
       plan->ios[i].iov = plan->iov + (size_t) plan->ios[i].iov;
   }
+}
+
+static int
+plan_supers (struct plan *plan, const struct btrfs_super *super)
+{
+  struct volume *v = plan->v;
+  int r;
+
+  plan->supers = calloc (v->ndevs, SUPER_OTHERS_MAX * sizeof *plan->supers);
+  if (plan->supers == NULL)
+    return err_new (ERR_nomem, "superblocks");
+  r = supers_prepare_others (v, super, plan->supers, &plan->supers_n);
+  for (size_t i = 0; i < plan->supers_n && r == 0; ++i) {
+    const struct super_copy *s = &plan->supers[i];
+    const struct io_op io = { .kind = IO_WRITE, .offset = s->offset,
+      .len = s->iov.iov_len, .iov = &s->iov, .iovcnt = 1 };
+    const struct part part = { .dev = s->dev, .op = OP_NONE,
+                               .piece = plan->pieces++ };
+
+    r = plan_io (plan, &io, &part);
+  }
+  return r;
 }
 
 /* --- running it --- */
@@ -340,10 +374,18 @@ plan_judge (struct plan *plan, struct volume_op *ops)
   size_t next;
 
   for (size_t i = 0; i < plan->count; i = next) {
-    struct volume_op *op = &ops[plan->parts[i].op];
+    struct volume_op *op;
     unsigned failed = 0;
     int first = 0;
 
+    if (plan->parts[i].op == OP_NONE) {
+      /* Copies for recovery. */
+      if (plan->ios[i].result < 0)
+        note_failure (plan->v, &plan->ios[i], plan->parts[i].dev);
+      next = i + 1;
+      continue;
+    }
+    op = &ops[plan->parts[i].op];
     for (next = i; next < plan->count &&
          plan->parts[next].piece == plan->parts[i].piece; ++next) {
       if (plan->ios[next].result == 0)
@@ -373,8 +415,10 @@ retry_read (struct volume *v, struct volume_op *op)
   }
 }
 
+/* OTHERS: see volume_run_beside; or NULL. */
 static int
-run_planned (struct volume *v, struct volume_op *ops, size_t n)
+run_planned (struct volume *v, struct volume_op *ops, size_t n,
+             const struct btrfs_super *others)
 {
   struct plan plan = { .v = v };
   int r = 0;
@@ -393,8 +437,11 @@ run_planned (struct volume *v, struct volume_op *ops, size_t n)
   }
   rwlock_unlock (&v->lock);
 
+  if (others != NULL)
+    r = plan_supers (&plan, others);
   plan_fix_iov (&plan, ops);
-  r = plan_run (&plan);
+  if (r == 0)
+    r = plan_run (&plan);
   for (size_t i = 0; i < n && r < 0; ++i)
     ops[i].result = r;
   if (r == 0)
@@ -445,12 +492,13 @@ run_simple (struct volume *v, struct volume_op *op)
 }
 
 static int
-run (struct volume *v, struct volume_op *ops, size_t n)
+run (struct volume *v, struct volume_op *ops, size_t n,
+     const struct btrfs_super *others)
 {
-  if (n == 1 && ops[0].result == 0 && ops[0].len > 0 &&
+  if (n == 1 && others == NULL && ops[0].result == 0 && ops[0].len > 0 &&
       run_simple (v, &ops[0]))
     return ops[0].result;
-  return run_planned (v, ops, n);
+  return run_planned (v, ops, n, others);
 }
 
 int
@@ -458,7 +506,7 @@ volume_run_mapped (struct volume *v, struct volume_op *ops, size_t n)
 {
   for (size_t i = 0; i < n; ++i)
     ops[i].result = 0;
-  return run (v, ops, n);
+  return run (v, ops, n, NULL);
 }
 
 /* Those that were not mapped once more, when their chunks have been looked
@@ -477,7 +525,7 @@ run_reads (struct volume *v, struct volume_op *ops, size_t n)
     if (ops[i].result == -ERR_unmapped) {
       ops[i].result = chunk_need (v, ops[i].logical);
       if (ops[i].result == 0)
-        run (v, &ops[i], 1);
+        run (v, &ops[i], 1, NULL);
     }
     r = ops[i].result < 0 ? ops[i].result : r;
   }
@@ -485,7 +533,8 @@ run_reads (struct volume *v, struct volume_op *ops, size_t n)
 }
 
 static int
-run_writes (struct volume *v, struct volume_op *ops, size_t n)
+run_writes (struct volume *v, struct volume_op *ops, size_t n,
+            const struct btrfs_super *others)
 {
   int r = volume_load_chunks (v);
 
@@ -495,13 +544,20 @@ run_writes (struct volume *v, struct volume_op *ops, size_t n)
     return r;
   }
   rwlock_rdlock (&v->mend_lock);
-  r = run (v, ops, n);
+  r = run (v, ops, n, others);
   rwlock_unlock (&v->mend_lock);
   return r;
 }
 
 int
 volume_run (struct volume *v, struct volume_op *ops, size_t n)
+{
+  return volume_run_beside (v, ops, n, NULL);
+}
+
+int
+volume_run_beside (struct volume *v, struct volume_op *ops, size_t n,
+                   const struct btrfs_super *others)
 {
   bool writes = false;
 
@@ -515,7 +571,8 @@ volume_run (struct volume *v, struct volume_op *ops, size_t n)
                                (unsigned long long) ops[i].len);
     writes = writes || ops[i].kind != IO_READ;
   }
-  return writes ? run_writes (v, ops, n) : run_reads (v, ops, n);
+  assert (others == NULL || writes);
+  return writes ? run_writes (v, ops, n, others) : run_reads (v, ops, n);
 }
 
 int

@@ -88,6 +88,19 @@ extern int chunk_map (const struct chunk *, uint64_t logical, uint64_t len,
 /* Is the loss of the devices for which LOST is set survived by all chunks? */
 extern bool chunk_map_survives (struct volume *, const bool *lost);
 
+/* A copy of the superblock, ready to be written. */
+struct super_copy {
+  unsigned dev;                   /* index */
+  uint64_t offset;
+  struct iovec iov;
+};
+/* SUPER for every place but the first of each device.  Their number is at most
+ * SUPER_OTHERS_MAX per device; buffers are the caller's to free.
+ */
+#define SUPER_OTHERS_MAX (BTRFS_SUPER_COPIES - 1)
+extern int supers_prepare_others (struct volume *, const struct btrfs_super *,
+                                  struct super_copy *ret, size_t *ret_n);
+
 extern int supers_load (struct volume *, struct device **devs, size_t n,
                         unsigned copy);
 

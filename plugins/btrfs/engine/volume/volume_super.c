@@ -185,20 +185,38 @@ fill_device (struct volume *v, unsigned index, struct btrfs_super *super)
                             BTRFS_SUPER_FLAG_WRITTEN);
 }
 
+/* SUPER, of device INDEX, becomes its copy COPY. */
+static int
+seal_copy (struct volume *v, unsigned index, unsigned copy,
+           struct btrfs_super *super)
+{
+  const uint64_t offset = super_offset (copy);
+  int r;
+
+  super->bytenr = le64_make (offset);
+  super_seal (super);
+  r = super_check (super, offset);
+  return err_note (r, "%s: refusing to write superblock",
+                   device_get_info (v->devs[index].pub.dev)->name);
+}
+
+static bool
+has_copy (const struct btrfs_super *super, unsigned copy)
+{
+  return super_offset (copy) + BTRFS_SUPER_SIZE
+    < le64_get (super->dev_item.total_bytes);
+}
+
 static int
 write_copy (struct volume *v, unsigned index, unsigned copy,
             struct btrfs_super *super)
 {
   struct device *dev = v->devs[index].pub.dev;
   uint64_t offset = super_offset (copy);
-  int r;
+  int r = seal_copy (v, index, copy, super);
 
-  super->bytenr = le64_make (offset);
-  super_seal (super);
-  r = super_check (super, offset);
   if (r < 0)
-    return err_note (r, "%s: refusing to write superblock",
-                     device_get_info (dev)->name);
+    return r;
   if (copy == 0)
     r = device_write_fua (dev, offset, super, sizeof *super);
   else
@@ -211,11 +229,10 @@ write_copy (struct volume *v, unsigned index, unsigned copy,
 static void
 write_others (struct volume *v, unsigned index, struct btrfs_super *super)
 {
-  const uint64_t total = le64_get (super->dev_item.total_bytes);
   int r;
 
   for (unsigned i = 1; i < BTRFS_SUPER_COPIES; ++i) {
-    if (super_offset (i) + BTRFS_SUPER_SIZE >= total)
+    if (!has_copy (super, i))
       continue;
     r = write_copy (v, index, i, super);
     if (r < 0) {
@@ -272,6 +289,35 @@ volume_write_supers (struct volume *v, const struct btrfs_super *super,
   log_warning ("superblock: %s; written to the other devices",
                err_text (first));
   err_clear ();
+  return 0;
+}
+
+int
+supers_prepare_others (struct volume *v, const struct btrfs_super *super,
+                       struct super_copy *ret, size_t *ret_n)
+{
+  struct btrfs_super *copy;
+  int r;
+
+  *ret_n = 0;
+  for (unsigned i = 0; i < v->ndevs; ++i)
+    for (unsigned k = 1; k < BTRFS_SUPER_COPIES; ++k) {
+      copy = io_alloc (sizeof *copy);
+      if (copy == NULL)
+        return err_new (ERR_nomem, "superblock");
+      ret[*ret_n] = (struct super_copy) { .dev = i,
+        .offset = super_offset (k), .iov = { copy, sizeof *copy } };
+      *copy = *super;
+      fill_device (v, i, copy);
+      if (!has_copy (copy, k)) {
+        free (copy);
+        continue;
+      }
+      ++*ret_n;
+      r = seal_copy (v, i, k, copy);
+      if (r < 0)
+        return r;
+    }
   return 0;
 }
 
