@@ -1,11 +1,15 @@
 if HAVE_CMOCKA
 LOG_TESTS = \
+	tests/unit/log-cases \
 	tests/unit/log-durability \
 	tests/unit/log-rules \
 	tests/unit/log-threads
 check_PROGRAMS += $(LOG_TESTS)
 TESTS += $(LOG_TESTS)
 
+tests_unit_log_cases_SOURCES = tests/unit/log-cases.c
+tests_unit_log_cases_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_log_cases_LDADD = $(TEST_LIBS)
 tests_unit_log_durability_SOURCES = tests/unit/log-durability.c
 tests_unit_log_durability_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_log_durability_LDADD = $(TEST_LIBS)
