@@ -2,10 +2,14 @@
 """What a FLUSH costs: one 4K random write, then FLUSH, one after the other.
 
 Peers are the nbdkit file plugin on a kernel btrfs, with and without copy on
-write, and pwrite + fdatasync on the device itself.  All are on a loop device
-with direct I/O over a file in the same directory, one at a time, which has
-all its blocks, as a disk has.  Writes, bytes and device flushes are counted at
-the loop device.
+write, and on the device itself (the least that anything behind NBD can take),
+and pwrite + fdatasync on the device.  All are on a loop device with direct I/O
+over a file in the same directory, one at a time, which has all its blocks, as
+a disk has.  Writes, bytes and device flushes are counted at the loop device.
+
+What is compared is a write with its FLUSH: some servers write when they are
+told to, others when the FLUSH comes.  The time of the FLUSH alone stands
+beside it.
 
 The disk is written once before it is measured, and committed.
 """
@@ -19,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from servers import GIB, MIB, Kernel, Loop, Ours, disk_names
+from servers import GIB, MIB, Kernel, Loop, Ours, Server, disk_names
 
 
 class Raw:
@@ -38,6 +42,23 @@ class Raw:
         self.loop.close()
 
 
+class Device(Server):
+    """The device behind the file plugin; disks are parts of it."""
+
+    def __init__(self, bench, disks):
+        self.loop = Loop(os.path.join(bench.dir, 'device.img'),
+                         disks * bench.disk_size, bench.written)
+        super().__init__(bench, 'nbd device', '',
+                         ['file', self.loop.dev, 'cache=none'])
+
+    def uri(self, export=None):
+        return super().uri('')
+
+    def close(self):
+        super().close()
+        self.loop.close()
+
+
 class Bench:
     cache = '256M'
     written = True
@@ -53,6 +74,7 @@ class Bench:
             return name, lambda: Ours(self, name, daemon, nocow, disks)
 
         return [('raw', lambda: Raw(self, disks)),
+                ('nbd device', lambda: Device(self, disks)),
                 ours('nbdkit', False, False),
                 ours('btrnbdd', True, False),
                 ('kernel cow', lambda: Kernel(self, False, disks)),
@@ -70,10 +92,11 @@ class Bench:
             args += [f'--name={disk}']
             if isinstance(server, Raw):
                 args += ['--ioengine=psync', '--direct=1',
-                         f'--filename={server.loop.dev}',
-                         f'--offset={n * self.disk_size}']
+                         f'--filename={server.loop.dev}']
             else:
                 args += ['--ioengine=nbd', f'--uri={server.uri(disk)}']
+            if isinstance(server, (Raw, Device)):
+                args += [f'--offset={n * self.disk_size}']
             args += rest
         subprocess.run(args, check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, cwd=self.dir)
@@ -93,11 +116,17 @@ class Bench:
             b - a for a, b in zip(before, (loop.writes(), loop.written(),
                                            loop.flushes())))
         n = sum(j['write']['total_ios'] for j in jobs)
-        sync = [j['sync']['lat_ns']['percentile'] for j in jobs]
+
+        def us(part, percent):
+            return max(j[part][key]['percentile'][percent] for j in jobs
+                       for key in ('lat_ns', 'clat_ns')
+                       if 'percentile' in j[part].get(key, {})) / 1e3
+
         return {
             'rate': sum(j['write']['iops'] for j in jobs),
-            'p50': max(s['50.000000'] for s in sync) / 1e3,
-            'p99': max(s['99.000000'] for s in sync) / 1e3,
+            'p50': us('write', '50.000000') + us('sync', '50.000000'),
+            'flush': us('sync', '50.000000'),
+            'p99': us('sync', '99.000000'),
             'writes': writes / n,
             'kib': written / n / 1024,
             'flushes': flushes / n}
@@ -106,16 +135,22 @@ class Bench:
 def table(disks, results):
     print(f'\n4K random write + FLUSH, QD1, {disks} '
           f'{"disks, a connection each" if disks > 1 else "disk"}')
-    print(f'{"":16}{"per second":>12}{"p50 us":>9}{"p99 us":>9}'
-          f'{"writes":>9}{"KiB":>8}{"barriers":>10}   per FLUSH')
+    print(f'{"":16}{"":12}{"p50 us":>9}{"p50 us":>9}{"p99 us":>9}'
+          f'{"per FLUSH:":>17}')
+    print(f'{"":16}{"per second":>12}{"both":>9}{"FLUSH":>9}{"FLUSH":>9}'
+          f'{"writes":>9}{"KiB":>8}{"barriers":>10}')
     for name, m in results.items():
-        print(f'{name:16}{m["rate"]:12,.0f}{m["p50"]:9,.0f}{m["p99"]:9,.0f}'
+        print(f'{name:16}{m["rate"]:12,.0f}{m["p50"]:9,.0f}'
+              f'{m["flush"]:9,.0f}{m["p99"]:9,.0f}'
               f'{m["writes"]:9.1f}{m["kib"]:8.1f}{m["flushes"]:10.2f}')
     for ours, peer in (('nbdkit', 'kernel cow'), ('btrnbdd', 'kernel cow'),
                        ('nbdkit', 'raw'), ('btrnbdd', 'raw'),
+                       ('nbdkit', 'nbd device'), ('btrnbdd', 'nbd device'),
                        ('nbdkit nocow', 'kernel nocow'),
                        ('btrnbdd nocow', 'kernel nocow'),
-                       ('nbdkit nocow', 'raw'), ('btrnbdd nocow', 'raw')):
+                       ('nbdkit nocow', 'raw'), ('btrnbdd nocow', 'raw'),
+                       ('nbdkit nocow', 'nbd device'),
+                       ('btrnbdd nocow', 'nbd device')):
         if ours in results and peer in results:
             a, b = results[ours], results[peer]
             print(f'  {ours + " / " + peer:30} rate {a["rate"] / b["rate"]:5.2f}'
