@@ -47,6 +47,7 @@ journal_free (struct journal *j)
       free (f->sectors[s].v);
     free (f->sectors);
     free (f->sizes);
+    free (f->attrs);
     free (f->acks);
     free (f->fails);
     free (f);
@@ -87,6 +88,8 @@ clone_file (const struct jfile *f)
   }
   c->sizes = dup_mem (f->sizes, f->nsizes, sizeof *f->sizes);
   c->max_sizes = MAX (f->nsizes, 1u);
+  c->attrs = dup_mem (f->attrs, f->nattrs, sizeof *f->attrs);
+  c->max_attrs = MAX (f->nattrs, 1u);
   c->acks = dup_mem (f->acks, f->nacks, sizeof *f->acks);
   c->max_acks = MAX (f->nacks, 1u);
   c->fails = dup_mem (f->fails, f->nfails, sizeof *f->fails);
@@ -185,15 +188,24 @@ sectors_reach (struct jfile *f, size_t count)
 }
 
 static void
+add_version (struct jfile *f, uint64_t sector, const struct jversion *v)
+{
+  struct jsector *s = &f->sectors[sector];
+
+  s->v = grow (s->v, s->count, &s->max, sizeof *s->v);
+  s->v[s->count++] = *v;
+}
+
+static void
 add_versions (struct jfile *f, uint64_t first, size_t count, uint32_t seq,
               bool zero)
 {
   sectors_reach (f, first + count);
   for (size_t i = first; i < first + count; ++i) {
-    struct jsector *s = &f->sectors[i];
+    const struct jversion v = { .seq = seq, .zero = zero, .file = f->id,
+                                .sector = i, .wrote = seq };
 
-    s->v = grow (s->v, s->count, &s->max, sizeof *s->v);
-    s->v[s->count++] = (struct jversion) { seq, f->id, zero };
+    add_version (f, i, &v);
   }
 }
 
@@ -203,6 +215,51 @@ journal_data (struct journal *j, unsigned file, uint64_t first, size_t count,
 {
   pthread_mutex_lock (&j->lock);
   add_versions (j->files[file - 1], first, count, seq, zero);
+  pthread_mutex_unlock (&j->lock);
+}
+
+void
+journal_clone_range (struct journal *j, unsigned from, uint64_t a,
+                     size_t count, unsigned to, uint64_t b, uint32_t seq)
+{
+  struct jfile *f, *t;
+
+  pthread_mutex_lock (&j->lock);
+  f = j->files[from - 1];
+  t = j->files[to - 1];
+  sectors_reach (t, b + count);
+  for (size_t i = 0; i < count; ++i) {
+    struct jversion v = { .zero = true };
+
+    if (a + i < f->nsectors && f->sectors[a + i].count > 0)
+      v = f->sectors[a + i].v[f->sectors[a + i].count - 1];
+    v.seq = seq;
+    add_version (t, b + i, &v);
+  }
+  pthread_mutex_unlock (&j->lock);
+}
+
+/* Of different lengths. */
+size_t
+journal_attr_value (char value[JATTR_MAX], unsigned file, uint32_t seq)
+{
+  const size_t len = 16 + seq * 7 % (JATTR_MAX - 16);
+
+  memset (value, 'a' + seq % 26, JATTR_MAX);
+  memcpy (value, &file, sizeof file);
+  memcpy (value + sizeof file, &seq, sizeof seq);
+  return len;
+}
+
+void
+journal_attr (struct journal *j, unsigned file, bool there, uint32_t seq)
+{
+  struct jfile *f;
+
+  pthread_mutex_lock (&j->lock);
+  f = j->files[file - 1];
+  f->attrs = grow (f->attrs, f->nattrs, &f->max_attrs, sizeof *f->attrs);
+  f->attrs[f->nattrs++] = (struct jattr) { seq, there };
   pthread_mutex_unlock (&j->lock);
 }
 

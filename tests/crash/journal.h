@@ -36,9 +36,17 @@
 
 struct jversion {
   uint32_t seq;                /* of the operation; 0: before everything */
-  unsigned file;               /* that was written: of a snapshot another */
   bool zero;
+  /* What was written, as journal_fill: of a snapshot or clone that of others.
+   */
+  unsigned file;
+  uint64_t sector;
+  uint32_t wrote;
 };
+
+/* The extended attribute of files; its value tells file and version. */
+#define JATTR "user.crash"
+#define JATTR_MAX 256
 
 struct jfile {
   unsigned id;                 /* from 1 */
@@ -52,8 +60,11 @@ struct jfile {
     unsigned count, max;
     struct jversion *v;        /* ascending seq; implicit first: zero */
   } *sectors;
+  bool nocow;
   struct jsize { uint32_t seq; uint64_t size; } *sizes;
   unsigned nsizes, max_sizes;
+  struct jattr { uint32_t seq; bool there; } *attrs;
+  unsigned nattrs, max_attrs;
   struct jack {
     size_t at;
     uint32_t seq, clock;       /* covers what ended before CLOCK */
@@ -122,6 +133,19 @@ extern void journal_data (struct journal *, unsigned file, uint64_t first,
                           size_t count, uint32_t seq, bool zero);
 extern void journal_size (struct journal *, unsigned file, uint64_t size,
                           uint32_t seq);
+
+/* The value that operation SEQ gives the attribute of FILE; its length. */
+extern size_t journal_attr_value (char value[JATTR_MAX], unsigned file,
+                                  uint32_t seq);
+/* SEQ sets it, or takes it away. */
+extern void journal_attr (struct journal *, unsigned file, bool there,
+                          uint32_t seq);
+/* COUNT sectors of TO from B on become those of FROM at A, as they are: nobody
+ * else works with FROM, and nothing has failed.
+ */
+extern void journal_clone_range (struct journal *, unsigned from, uint64_t a,
+                                 size_t count, unsigned to, uint64_t b,
+                                 uint32_t seq);
 
 /* A new file; its identity is filled in by the caller. */
 extern struct jfile *journal_file (struct journal *, uint32_t seq);

@@ -294,15 +294,15 @@ is_zero (const uint8_t *p)
   return memcmp (p, zero, JSECTOR) == 0;
 }
 
+/* V: NULL is what was before everything. */
 static bool
-version_fits (unsigned file, uint64_t sector, uint32_t seq, bool zero,
-              const uint8_t *p)
+version_fits (const struct jversion *v, const uint8_t *p)
 {
   uint8_t want[JSECTOR];
 
-  if (zero || seq == 0)
+  if (v == NULL || v->zero)
     return is_zero (p);
-  journal_fill (want, file, sector, 1, seq);
+  journal_fill (want, v->file, v->sector, 1, v->wrote);
   return memcmp (p, want, JSECTOR) == 0;
 }
 
@@ -325,8 +325,7 @@ sector_allowed (struct judge *g, const struct jfile *f, uint64_t sector,
     uint32_t seq = i == 0 ? 0 : s->v[i - 1].seq;
 
     if ((i == first || had_begun (g, seq)) &&
-        version_fits (i == 0 ? 0 : s->v[i - 1].file, sector, seq,
-                      i == 0 || s->v[i - 1].zero, p))
+        version_fits (i == 0 ? NULL : &s->v[i - 1], p))
       return true;
   }
   memcpy (stamp, p, sizeof stamp);
@@ -358,6 +357,45 @@ size_allowed (struct judge *g, const struct jfile *f, uint32_t durable,
   return WRONG (g, "file %u: size %llu, acknowledged was %llu", f->id,
                 (unsigned long long) size,
                 (unsigned long long) (first ? f->sizes[first - 1].size : 0));
+}
+
+/* Does the attribute that was found (LEN 0: none) come from A (NULL: there was
+ * none)?
+ */
+static bool
+attr_fits (const struct jfile *f, const struct jattr *a, const char *value,
+           size_t len)
+{
+  char want[JATTR_MAX];
+
+  if (a == NULL || !a->there)
+    return len == 0;
+  return len == journal_attr_value (want, f->id, a->seq) &&
+    memcmp (value, want, len) == 0;
+}
+
+static bool
+attr_allowed (struct judge *g, const struct jfile *f, const char *path,
+              uint32_t durable)
+{
+  char value[JATTR_MAX];
+  unsigned first = 0;
+  size_t len = 0;
+  int r = btrnbd_getxattr (g->pool, path, JATTR, value, sizeof value, &len);
+
+  if (r == -ERR_xattr_missing)
+    len = 0;
+  else if (r < 0)
+    return WRONG (g, "%s: attribute: %s", path, btrnbd_last_error (r));
+  for (unsigned i = 0; i < f->nattrs; ++i)
+    if (is_durable (g, f, durable, f->attrs[i].seq))
+      first = i + 1;
+  for (unsigned i = first; i <= f->nattrs; ++i)
+    if ((i == first || had_begun (g, f->attrs[i - 1].seq)) &&
+        attr_fits (f, i == 0 ? NULL : &f->attrs[i - 1], value, len))
+      return true;
+  return WRONG (g, "file %u: attribute of %zu bytes, acknowledged was that of "
+                "%u", f->id, len, first ? f->attrs[first - 1].seq : 0);
 }
 
 static bool
@@ -395,7 +433,8 @@ file_allowed (struct judge *g, const struct jname *name, uint8_t *buf)
   durable = MAX (durable, f->inherited);
   if (r < 0)
     return WRONG (g, "%s: open: %s", name->path, btrnbd_last_error (r));
-  ok = contents_allowed (g, f, file, durable, buf);
+  ok = contents_allowed (g, f, file, durable, buf) &&
+    attr_allowed (g, f, name->path, durable);
   btrnbd_file_close (file);
   return ok;
 }

@@ -14,22 +14,13 @@
 #include <unistd.h>
 
 #include "base/math.h"
-#include "crash/load.h"
+#include "crash/load_priv.h"
 #include "lib/early.h"
 
 #define WRITE_MAX (128 * 1024)
 #define NAMES_MAX 60
 #define THREADS_MAX 8
 #define SECTOR_FS 4096
-
-struct worker {
-  struct load *l;
-  uint64_t rng;
-  unsigned file;               /* id, of a thread that writes */
-  char path[40];
-  uint8_t *buf;                /* WRITE_MAX bytes */
-  bool failed;
-};
 
 uint64_t
 load_rand (uint64_t *state)
@@ -41,14 +32,13 @@ load_rand (uint64_t *state)
   return z ^ (z >> 31);
 }
 
-static uint64_t
+uint64_t
 below (struct worker *w, uint64_t n)
 {
   return load_rand (&w->rng) % n;
 }
 
-/* The end of operation SEQ (0: none) with R; true when it was a success. */
-static bool
+bool
 check (struct worker *w, uint32_t seq, int r, const char *what,
        const char *path)
 {
@@ -203,9 +193,6 @@ visit (struct worker *w, unsigned id, const char *path, bool may_truncate)
 
 /* --- names --- */
 
-#define ANY_ROOT 0
-enum { FILES = 1 << JFILE, DIRS = 1 << JDIR, SYMLINKS = 1 << JSYMLINK };
-
 /* "t..." belongs to the threads, volumes and what is theirs to operations of
  * their own.
  */
@@ -218,7 +205,7 @@ is_free (const struct jname *name)
   return leaf[0] != 't' && name->subvol == 0 && strcmp (leaf, "disk") != 0;
 }
 
-static const struct jname *
+const struct jname *
 any_of (struct worker *w, unsigned kinds, uint64_t root_id)
 {
   const struct jnames *n = journal_names (w->l->j);
@@ -313,6 +300,7 @@ make_file (struct worker *w, const char *path, bool nocow)
               path))
     return;
   jnames_add (&next, path, JFILE, enter_file (w, path, seq));
+  w->l->j->files[w->l->j->nfiles - 1]->nocow = nocow;
   commit_names (w, &next, seq);
 }
 
@@ -720,6 +708,8 @@ rare_step (struct worker *w)
     do_fsync, do_fsync,
   };
 
+  if (below (w, 8) == 0)
+    return below (w, 2) ? load_attr : load_reflink;
   if (w->l->snapshots && below (w, 3) == 0)
     return below (w, 2) ? do_snapshot : do_volume;
   if (!w->l->log)
@@ -906,6 +896,8 @@ load_scenario (struct load *l)
   }
   if (l->snapshots && jnames_find (journal_names (l->j), "v0") != NULL)
     take_snapshot (&w, "v0", "0");
+  load_attr (&w);
+  load_reflink (&w);
   do_rename (&w);
   do_link (&w);
   do_sync (&w);

@@ -9,6 +9,8 @@ tests_crash_crash_SOURCES = \
 	tests/crash/judge.c \
 	tests/crash/load.c \
 	tests/crash/load.h \
+	tests/crash/load_more.c \
+	tests/crash/load_priv.h \
 	tests/crash/shield.h \
 	tests/lib/early.h
 tests_crash_crash_CPPFLAGS = $(TEST_CPPFLAGS)

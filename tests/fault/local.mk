@@ -6,6 +6,8 @@ tests_fault_fault_SOURCES = \
 	tests/crash/judge.c \
 	tests/crash/load.c \
 	tests/crash/load.h \
+	tests/crash/load_more.c \
+	tests/crash/load_priv.h \
 	tests/crash/shield.h \
 	tests/fault/alloc.c \
 	tests/fault/alloc.h \
