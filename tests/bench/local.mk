@@ -2,6 +2,7 @@
 # options of tests/bench/bench.py.
 bench_programs = \
 	tests/bench/fsync-load \
+	tests/bench/nbd-load \
 	tests/bench/open-pool \
 	tests/bench/refs \
 	tests/bench/snapshots
@@ -10,6 +11,8 @@ CLEANFILES += $(bench_programs)
 tests_bench_fsync_load_SOURCES = tests/bench/fsync-load.c
 tests_bench_fsync_load_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_bench_fsync_load_LDADD = libengine.la
+tests_bench_nbd_load_SOURCES = tests/bench/nbd-load.c server/nbd/proto.h
+tests_bench_nbd_load_CPPFLAGS = -I$(srcdir)/server -D_GNU_SOURCE
 tests_bench_open_pool_SOURCES = tests/bench/open-pool.c
 tests_bench_open_pool_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_bench_open_pool_LDADD = libengine.la
@@ -24,10 +27,12 @@ EXTRA_DIST += \
 	tests/bench/bench.py \
 	tests/bench/flush.py \
 	tests/bench/fsync.py \
+	tests/bench/hosts.py \
 	tests/bench/open.py \
 	tests/bench/servers.py
-bench: all $(bench_programs)
+bench: all $(bench_programs) tests/daemon/btrnbdtest.la
 	/usr/bin/python3 $(srcdir)/tests/bench/bench.py --build . $(BENCH_FLAGS)
+	/usr/bin/python3 $(srcdir)/tests/bench/hosts.py --build .
 	/usr/bin/python3 $(srcdir)/tests/bench/flush.py --build .
 	/usr/bin/python3 $(srcdir)/tests/bench/fsync.py --build .
 	tests/bench/refs
