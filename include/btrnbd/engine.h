@@ -349,6 +349,9 @@ extern bool btrnbd_try_pread (struct btrnbd_file *, void *buf, size_t len,
                               uint64_t offset);
 extern int btrnbd_pwrite (struct btrnbd_file *, const void *buf, size_t len,
                           uint64_t offset, unsigned flags);
+/* As pwrite without flags if that needs no waiting; false: use pwrite. */
+extern bool btrnbd_try_pwrite (struct btrnbd_file *, const void *buf,
+                               size_t len, uint64_t offset);
 extern int btrnbd_zero (struct btrnbd_file *, uint64_t offset, uint64_t len,
                         unsigned flags);
 extern int btrnbd_trim (struct btrnbd_file *, uint64_t offset, uint64_t len,

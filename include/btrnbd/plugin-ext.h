@@ -26,7 +26,8 @@
 
 enum btrnbd_try_result {
   BTRNBD_TRY_DONE = 0,         /* done, as the blocking call would have */
-  BTRNBD_TRY_WOULD_BLOCK = 1,  /* nothing happened: make the blocking call */
+  BTRNBD_TRY_WOULD_BLOCK = 1,  /* make the blocking call, with the same
+                                  arguments: a write may be there in part */
 };
 
 struct btrnbd_plugin_ext {

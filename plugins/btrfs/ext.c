@@ -1,6 +1,6 @@
 /* What the plugin offers to hosts with an event loop, see
- * <btrnbd/plugin-ext.h>: a read that finds everything in memory, the pool's
- * control methods, names of exports.
+ * <btrnbd/plugin-ext.h>: reads and writes that find everything in memory, the
+ * pool's control methods, names of exports.
  */
 #include <config.h>
 
@@ -17,6 +17,17 @@ ext_try_pread (void *handle, void *buf, uint32_t count, uint64_t offset,
     ? BTRNBD_TRY_DONE : BTRNBD_TRY_WOULD_BLOCK;
 }
 
+/* Durable before it is answered: never without waiting. */
+static int
+ext_try_pwrite (void *handle, const void *buf, uint32_t count,
+                uint64_t offset, uint32_t flags)
+{
+  if (flags & NBDKIT_FLAG_FUA)
+    return BTRNBD_TRY_WOULD_BLOCK;
+  return btrnbd_try_pwrite (plugin_handle_file (handle), buf, count, offset)
+    ? BTRNBD_TRY_DONE : BTRNBD_TRY_WOULD_BLOCK;
+}
+
 static int
 ext_export_name (const char *name, char *buf, size_t size)
 {
@@ -29,6 +40,7 @@ static const struct btrnbd_plugin_ext extension = {
   .version = BTRNBD_PLUGIN_EXT_VERSION,
   .size = sizeof extension,
   .try_pread = ext_try_pread,
+  .try_pwrite = ext_try_pwrite,
   .control = plugin_control_call,
   .control_events = plugin_control_events,
   .log_to = plugin_log_to,

@@ -511,6 +511,7 @@ op_write (struct test *t)
   struct item *it = model_pick (&t->m, NODE_FILE);
   struct btrnbd_file *f;
   uint64_t offset, len;
+  unsigned fua;
 
   if (it == NULL || it->node->size == 0)
     return;
@@ -519,8 +520,10 @@ op_write (struct test *t)
   trace (t, "write %s %llu+%llu", it->path, (unsigned long long) offset,
          (unsigned long long) len);
   f = file_open (t, it->path);
-  if (agree_or_full (t, btrnbd_pwrite (f, t->buf, len, offset, pick_fua (t)),
-                     true, "write"))
+  fua = pick_fua (t);
+  if ((fua == 0 && len % 2 == 0 && btrnbd_try_pwrite (f, t->buf, len, offset))
+      || agree_or_full (t, btrnbd_pwrite (f, t->buf, len, offset, fua), true,
+                        "write"))
     memcpy (it->node->data + offset, t->buf, len);
   btrnbd_file_close (f);
 }

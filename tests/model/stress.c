@@ -82,10 +82,13 @@ shared_file (struct worker *w, struct btrnbd_file *f)
 {
   uint64_t offset = round_down (rnd (w, SHARED_SIZE - 65536), SECTOR);
   uint64_t len = SECTOR * (1 + rnd (w, 16)), i;
+  int v;
 
   if (rnd (w, 2) == 0) {
-    memset (w->buf, 1 + rnd (w, 255), len);
-    need (btrnbd_pwrite (f, w->buf, len, offset, 0), "shared write");
+    v = 1 + rnd (w, 255);
+    memset (w->buf, v, len);
+    if (v % 2 == 0 || !btrnbd_try_pwrite (f, w->buf, len, offset))
+      need (btrnbd_pwrite (f, w->buf, len, offset, 0), "shared write");
     return;
   }
   need (btrnbd_pread (f, w->buf, len, offset), "shared read");

@@ -37,6 +37,7 @@ struct model {
   struct file file[FILES];
   uint64_t seed;
   bool nocow;
+  unsigned tries;              /* writes that needed no waiting */
   uint8_t *buf;
 };
 
@@ -149,6 +150,19 @@ set_size (struct file *f, uint64_t size)
   f->size = size;
 }
 
+/* Half of the writes try without waiting first. */
+static void
+write_file (struct model *m, struct file *f, uint64_t len, uint64_t offset)
+{
+  const unsigned flags = rnd (m, 20) == 0 ? BTRNBD_FUA : 0;
+
+  if (flags != 0 || (len / 4096) % 2 == 0
+      || !btrnbd_try_pwrite (f->f, m->buf, len, offset))
+    check (btrnbd_pwrite (f->f, m->buf, len, offset, flags), "write");
+  else
+    ++m->tries;
+}
+
 static void
 one_operation (struct model *m)
 {
@@ -173,8 +187,7 @@ one_operation (struct model *m)
   if (what < 50) {
     for (i = 0; i < len; ++i)
       m->buf[i] = rnd (m, 256) | 1;
-    check (btrnbd_pwrite (f->f, m->buf, len, offset,
-                          rnd (m, 20) == 0 ? BTRNBD_FUA : 0), "write");
+    write_file (m, f, len, offset);
     memcpy (f->want + offset, m->buf, len);
   }
   else if (what < 58) {
@@ -245,6 +258,7 @@ run_model (const char *image, uint64_t seed, unsigned operations, bool nocow,
     free (m.file[i].want);
   }
   free (m.buf);
+  assert_true (m.tries > 20);
 }
 
 static void

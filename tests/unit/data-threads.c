@@ -73,14 +73,18 @@ write_some (struct env *e, unsigned t, uint64_t *seed)
   const uint64_t piece = rnd (seed, PIECES / THREADS - 1) * THREADS + t;
   uint8_t buf[PIECE] = { 0 };
   struct stamp s = { .place = piece };
+  unsigned flags;
 
   s.version = load (&e->begun[piece]) + 1;
   s.check = s.place ^ s.version ^ UINT64_C (0x5bd1e995);
   memcpy (buf, &s, sizeof s);
   memcpy (buf + PIECE - sizeof s, &s, sizeof s);
   __atomic_store_n (&e->begun[piece], s.version, __ATOMIC_SEQ_CST);
-  check (btrnbd_pwrite (e->file, buf, PIECE, piece * PIECE,
-                        rnd (seed, 50) == 0 ? BTRNBD_FUA : 0), "write");
+  flags = rnd (seed, 50) == 0 ? BTRNBD_FUA : 0;
+  if (flags != 0
+      || !btrnbd_try_pwrite (e->file, buf, PIECE, piece * PIECE))
+    check (btrnbd_pwrite (e->file, buf, PIECE, piece * PIECE, flags),
+           "write");
   __atomic_store_n (&e->done[piece], s.version, __ATOMIC_SEQ_CST);
 }
 

@@ -32,6 +32,16 @@ gate_step_begin (struct gate *g, uint64_t *ret_switches, bool *ret_switched)
   *ret_switched = g->switched;
 }
 
+bool
+gate_step_try (struct gate *g)
+{
+  SCOPED_LOCK (&g->lock);
+  if (g->switching)
+    return false;
+  ++g->steps;
+  return true;
+}
+
 void
 gate_step_end (struct gate *g)
 {

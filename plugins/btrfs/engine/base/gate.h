@@ -36,6 +36,8 @@ extern void gate_done (struct gate *);
 /* *ret_switched: between the switch and the opening. */
 extern void gate_step_begin (struct gate *, uint64_t *ret_switches,
                              bool *ret_switched);
+/* False instead of waiting. */
+extern bool gate_step_try (struct gate *);
 extern void gate_step_end (struct gate *);
 extern void gate_batch_begin (struct gate *);
 /* False instead of waiting. */

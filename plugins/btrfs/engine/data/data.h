@@ -57,6 +57,12 @@ extern bool data_try_read (struct data *, struct inode *, void *buf,
 /* -ERR_nospace when it does not fit, with no effect. */
 extern int data_write (struct data *, struct inode *, const void *buf,
                        size_t len, uint64_t offset);
+/* True: written, as by data_write, which needed no waiting for space, memory,
+ * a disk or another operation.  False: use data_write; some of it may have
+ * been written.
+ */
+extern bool data_try_write (struct data *, struct inode *, const void *buf,
+                            size_t len, uint64_t offset);
 /* Reads zero afterwards, space stays allocated (prealloc). */
 extern int data_zero (struct data *, struct inode *, uint64_t offset,
                       uint64_t len);

@@ -279,6 +279,8 @@ extern bool dirty_next (struct file_data *, uint64_t start, uint64_t end,
  * count them.  -ERR_write_lost: what is dirty cannot be written.
  */
 extern int dirty_throttle (struct data *, size_t n);
+/* False instead of waiting. */
+extern bool dirty_try_throttle (struct data *, size_t n);
 extern void dirty_unthrottle (struct data *, size_t n);
 /* Put a page (contents complete, already counted by dirty_throttle) in as the
  * newest state of the sector; RESERVED: it holds a sector of data space.

@@ -258,6 +258,15 @@ check_progress (struct data *d, uint64_t *written, uint64_t *failed)
 /* What is counted is never more than the limit, half of all pages: who has
  * been let in finds pages, because nobody else keeps some while it waits.
  */
+static void
+wake_flushers_above (struct data *d, size_t before, size_t n)
+{
+  if (before <= d->dirty_background && before + n > d->dirty_background) {
+    SCOPED_LOCK (&d->lock);
+    cond_broadcast (&d->work);
+  }
+}
+
 int
 dirty_throttle (struct data *d, size_t n)
 {
@@ -279,11 +288,23 @@ dirty_throttle (struct data *d, size_t n)
                                           __ATOMIC_RELAXED))
       break;
   }
-  if (now <= d->dirty_background && now + n > d->dirty_background) {
-    SCOPED_LOCK (&d->lock);
-    cond_broadcast (&d->work);
-  }
+  wake_flushers_above (d, now, n);
   return 0;
+}
+
+bool
+dirty_try_throttle (struct data *d, size_t n)
+{
+  size_t now = __atomic_load_n (&d->dirty_pages, __ATOMIC_RELAXED);
+
+  do
+    if (now + n > d->dirty_limit
+        || __atomic_load_n (&d->waiters, __ATOMIC_RELAXED) > 0)
+      return false;
+  while (!__atomic_compare_exchange_n (&d->dirty_pages, &now, now + n, false,
+                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  wake_flushers_above (d, now, n);
+  return true;
 }
 
 void

@@ -49,6 +49,20 @@ range_lock (struct range_locks *l, struct range_lock *r, uint64_t start,
   }
 }
 
+bool
+range_trylock (struct range_locks *l, struct range_lock *r, uint64_t start,
+               uint64_t end)
+{
+  SCOPED_LOCK (&l->lock);
+  r->start = start;
+  r->end = end;
+  TAILQ_INSERT_TAIL (&l->held, r, link);
+  if (!blocked (r))
+    return true;
+  TAILQ_REMOVE (&l->held, r, link);
+  return false;
+}
+
 void
 range_unlock (struct range_locks *l, struct range_lock *r)
 {

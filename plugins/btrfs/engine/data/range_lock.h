@@ -30,6 +30,9 @@ extern void range_locks_init (struct range_locks *);
 extern void range_locks_done (struct range_locks *);
 extern void range_lock (struct range_locks *, struct range_lock *,
                         uint64_t start, uint64_t end);
+/* False instead of waiting. */
+extern bool range_trylock (struct range_locks *, struct range_lock *,
+                           uint64_t start, uint64_t end);
 extern void range_unlock (struct range_locks *, struct range_lock *);
 
 #endif /* BTRNBD_DATA_RANGE_LOCK_H */

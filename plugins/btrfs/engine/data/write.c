@@ -362,6 +362,24 @@ step_begin (struct writer *w, uint64_t at)
   }
 }
 
+/* Within a step: all of PAGE go in, or back. */
+static int
+put_pages (struct writer *w, uint64_t at, const uint32_t *page, size_t n)
+{
+  struct data *d = w->f->d;
+  size_t i, unused = 0;
+  bool used;
+  int r = 0;
+
+  for (i = 0; i < n && r == 0; ++i) {
+    r = one_sector (w, at + i * d->ps, page[i], &used);
+    unused += !used;
+  }
+  pages_give (d->pages, page + i, n - i);
+  dirty_unthrottle (d, unused + n - i);
+  return r;
+}
+
 static int
 put_all (struct writer *w)
 {
@@ -374,22 +392,20 @@ put_all (struct writer *w)
   while (at < w->last && r == 0) {
     const size_t n = MIN ((w->last - at) / d->ps, (uint64_t) chunk);
     uint32_t page[CHUNK_PAGES];
-    size_t i, unused = 0;
-    bool used;
 
     r = dirty_throttle (d, n);
     if (r < 0)
       break;
     take_pages (d, page, n);
     r = step_begin (w, at);
-    for (i = 0; i < n && r == 0; ++i) {
-      r = one_sector (w, at + i * d->ps, page[i], &used);
-      unused += !used;
-    }
-    if (i > 0)
+    if (r == 0) {
+      r = put_pages (w, at, page, n);
       gate_step_end (file_gate (f));
-    pages_give (d->pages, page + i, n - i);
-    dirty_unthrottle (d, unused + n - i);
+    }
+    else {
+      pages_give (d->pages, page, n);
+      dirty_unthrottle (d, n);
+    }
     at += n * d->ps;
   }
   return r;
@@ -455,4 +471,87 @@ data_write (struct data *d, struct inode *inode, const void *buf, size_t len,
   if (r < 0 || len == 0)
     return r;
   return file_write (f, buf, len, offset, false);
+}
+
+/* --- without waiting --- */
+
+/* Whole sectors, each with a promise of space; write-out gives back those of
+ * sectors that go in place.
+ */
+static bool
+try_sectors (struct writer *w)
+{
+  struct data *d = w->f->d;
+  const size_t n = (w->last - w->first) / d->ps;
+  uint32_t page[CHUNK_PAGES];
+  size_t have;
+  int r;
+
+  if (n > CHUNK_PAGES || n > d->dirty_limit / 8
+      || !space_data_try_reserve (d->env.space, n * d->ps))
+    return false;
+  w->credits = n;
+  if (!dirty_try_throttle (d, n))
+    return false;
+  have = cache_take_pages (d->cache, page, n);
+  if (have < n || !gate_step_try (file_gate (w->f))) {
+    pages_give (d->pages, page, have);
+    dirty_unthrottle (d, n);
+    return false;
+  }
+  r = put_pages (w, w->first, page, n);
+  gate_step_end (file_gate (w->f));
+  if (r < 0) /* the blocking call puts in all of them again */
+    err_clear ();
+  return r == 0;
+}
+
+/* A part of a sector that is dirty. */
+static bool
+try_part (struct writer *w)
+{
+  bool base, done;
+
+  if (!gate_step_try (file_gate (w->f)))
+    return false;
+  done = dirty_patch (w->f, w->offset, w->buf, w->end - w->offset, NULL,
+                      &base);
+  gate_step_end (file_gate (w->f));
+  return done;
+}
+
+static bool
+try_write (struct writer *w)
+{
+  struct range_lock lock;
+  bool done;
+
+  if (!range_trylock (&w->f->ranges, &lock, w->first, w->last))
+    return false;
+  if (w->first == w->offset
+      && (w->last == w->end || w->end == file_size (w->f)))
+    done = try_sectors (w);
+  else
+    done = w->last - w->first == w->f->d->ps && try_part (w);
+  range_unlock (&w->f->ranges, &lock);
+  release (w);
+  return done;
+}
+
+bool
+data_try_write (struct data *d, struct inode *inode, const void *buf,
+                size_t len, uint64_t offset)
+{
+  struct file_data *f = __atomic_load_n (&inode->data, __ATOMIC_ACQUIRE);
+
+  if (f == NULL || len == 0)
+    return false;
+  if (file_check_writable (f) < 0 || file_check_range (f, offset, len) < 0) {
+    err_clear ();
+    return false;
+  }
+  return try_write (&(struct writer) {
+    .f = f, .buf = buf, .offset = offset, .end = offset + len,
+    .first = round_down (offset, d->ps),
+    .last = round_up (offset + len, d->ps) });
 }

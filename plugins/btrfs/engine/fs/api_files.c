@@ -332,6 +332,14 @@ btrnbd_pwrite (struct btrnbd_file *f, const void *buf, size_t len,
   return r < 0 ? r : finish (f, offset, len, flags);
 }
 
+bool
+btrnbd_try_pwrite (struct btrnbd_file *f, const void *buf, size_t len,
+                   uint64_t offset)
+{
+  return !f->pool->fs->read_only && !f->read_only
+    && data_try_write (f->pool->fs->data, f->inode, buf, len, offset);
+}
+
 /* Neither way writes data blocks, apart from the edges of a range that does
  * not begin and end with a sector: both are fast.
  */

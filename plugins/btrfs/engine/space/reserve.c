@@ -358,6 +358,20 @@ space_data_reserve (struct space *sp, uint64_t bytes)
   return get_promise (sp, &w);
 }
 
+bool
+space_data_try_reserve (struct space *sp, uint64_t bytes)
+{
+  struct want w = { .kind = space_data_kind (sp), .bytes = bytes,
+    .data = true };
+  bool loaded;
+
+  {
+    SCOPED_LOCK (&sp->lock);
+    loaded = sp->loaded;
+  }
+  return sp->trans != NULL && loaded && promise (sp, &w, false);
+}
+
 void
 space_data_unreserve (struct space *sp, uint64_t bytes)
 {

@@ -36,6 +36,8 @@ extern void space_set_trans (struct space *, struct trans *,
  * may be held.
  */
 extern int space_data_reserve (struct space *, uint64_t bytes);
+/* True when that needs nothing of it, and nobody waits for space. */
+extern bool space_data_try_reserve (struct space *, uint64_t bytes);
 extern void space_data_unreserve (struct space *, uint64_t bytes);
 
 /* Turn up to WANT promised bytes into an extent: MIN <= *ret_len <= WANT,
