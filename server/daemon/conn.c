@@ -19,14 +19,17 @@
 #include "daemon/tls.h"
 #include "host/log.h"
 
-#define READ_CHUNK 262144      /* bytes asked for in one read */
+#define READ_MAX 262144        /* bytes asked for in one read */
+#define READ_MIN 8192
 #define READ_ROUNDS 4          /* reads before other connections' turn */
 #define SEND_IOV 64
+#define SEND_BUFFER (1 << 20)  /* wanted of a unix socket, bytes */
 
 static void on_readable (struct ev_loop *, ev_io *, int);
 static void on_writable (struct ev_loop *, ev_io *, int);
 static void on_timer (struct ev_loop *, ev_timer *, int);
 static void on_stall_over (struct ev_loop *, ev_timer *, int);
+static void submit_jobs (struct conn *);
 
 /* --- making --- */
 
@@ -34,6 +37,7 @@ static void
 read_peer (struct host_peer *peer, int fd)
 {
   struct ucred cred;
+  const int send_bytes = SEND_BUFFER;
   socklen_t len = sizeof cred;
   int one = 1;
 
@@ -41,6 +45,9 @@ read_peer (struct host_peer *peer, int fd)
   if (getpeername (fd, (struct sockaddr *) &peer->addr, &peer->addrlen)
       == -1)
     peer->addrlen = 0;
+  /* The default does not hold one large reply. */
+  if (peer->addr.ss_family == AF_UNIX)
+    setsockopt (fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
   if (peer->addr.ss_family == AF_UNIX &&
       getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0) {
     peer->pid = cred.pid;
@@ -122,6 +129,8 @@ conn_new (struct server *s, int fd)
   c->id = ++s->next_conn_id;
   c->state = CONN_HANDSHAKE;
   out_init (&c->out);
+  c->read_chunk = READ_MAX;
+  STAILQ_INIT (&c->submits);
   handshake_init (&c->hs, s->tls_policy); /* in the main thread */
   host_context_init (&c->context);
   read_peer (&c->context.peer, fd);
@@ -226,6 +235,9 @@ conn_bury (struct conn *c)
   struct job *j;
 
   assert (c->state == CONN_DEAD && c->jobs == 0);
+  if (c->fd != -1)
+    close (c->fd);
+  c->fd = -1;
   if (c->handle == NULL) {
     conn_free (c);
     return;
@@ -239,6 +251,7 @@ conn_bury (struct conn *c)
   j->handle = c->handle;
   c->state = CONN_CLOSING;
   conn_submit (c, j);
+  submit_jobs (c);
 }
 
 void
@@ -251,8 +264,7 @@ conn_kill (struct conn *c, const char *why)
   stop_watchers (c);
   tls_session_free (c->tls);
   c->tls = NULL;
-  close (c->fd);
-  c->fd = -1;
+  shutdown (c->fd, SHUT_RDWR); /* closed when no worker can be sending */
   c->state = CONN_DEAD;
   log_end (c);
   if (c->filling) {
@@ -284,8 +296,8 @@ conn_end (struct conn *c, const char *why)
 
 /* --- moving bytes --- */
 
-void
-conn_flush (struct conn *c)
+static void
+send_out (struct conn *c)
 {
   struct iovec iov[SEND_IOV];
   ssize_t r;
@@ -301,11 +313,36 @@ conn_flush (struct conn *c)
         conn_kill (c, "client is gone");
       return;
     }
-    c->bytes_out += r;
-    stats_add (&c->loop->stats.bytes_out, r);
+    conn_count_sent (c, r);
     out_sent (&c->out, r);
-    c->last_activity = ev_now (c->loop->ev);
   }
+}
+
+void
+conn_flush (struct conn *c)
+{
+  c->out_missed = false;
+  if (c->out.bytes == 0)
+    return;
+  if (atomic_exchange (&c->sending, true)) {
+    /* Who is sending tells the loop when it has done so, from now on. */
+    loop_set_prompt (c->loop, c, true);
+    if (atomic_exchange (&c->sending, true)) {
+      c->out_missed = true;
+      return;
+    }
+  }
+  send_out (c);
+  c->out_begun = c->out.bytes > 0;
+  c->sending = false;
+}
+
+void
+conn_count_sent (struct conn *c, size_t bytes)
+{
+  c->bytes_out += bytes;
+  stats_add (&c->loop->stats.bytes_out, bytes);
+  c->last_activity = ev_now (c->loop->ev);
 }
 
 static void
@@ -323,6 +360,7 @@ conn_advance (struct conn *c)
 {
   bool read_wanted;
 
+  submit_jobs (c);
   if (c->state < CONN_DEAD)
     conn_flush (c);
   if (c->state == CONN_ENDING && c->jobs == 0 && c->out.bytes == 0)
@@ -331,13 +369,20 @@ conn_advance (struct conn *c)
     conn_bury (c);
     return;
   }
-  if (c->state >= CONN_DEAD)
+  if (c->state >= CONN_DEAD) {
+    loop_set_prompt (c->loop, c, true);
     return;
+  }
   read_wanted = c->state == CONN_TLS ||
     ((c->state == CONN_HANDSHAKE || c->state == CONN_TRANSMIT) &&
      !conn_at_limit (c));
   want (c, &c->rd, &c->reading, read_wanted && !c->eof);
-  want (c, &c->wr, &c->writing, c->out.bytes > 0 ||
+  /* Whoever reads on, and waits for nothing, does not need to know at once
+   * that workers have sent replies.
+   */
+  loop_set_prompt (c->loop, c, c->state != CONN_TRANSMIT || !read_wanted ||
+                   c->eof || c->out_missed);
+  want (c, &c->wr, &c->writing, (c->out.bytes > 0 && !c->out_missed) ||
         (c->state == CONN_TLS && tls_session_wants_write (c->tls)));
   /* What has been read ahead makes no event of the socket: by TLS, or a
    * request that a limit held back and that may go on since the flush.
@@ -371,10 +416,14 @@ static bool
 conn_fill (struct conn *c)
 {
   uint8_t *p;
-  size_t len = READ_CHUNK;
+  size_t len = c->read_chunk;
   ssize_t r;
 
+  /* Of large writes the heads are read by short reads, the payloads to where
+   * they shall be, and not by way of the buffer.
+   */
   if (c->filling && buf_len (&c->in) == 0) {
+    c->read_chunk = READ_MIN;
     p = c->filling->data + c->filling->head + c->filled;
     len = c->filling->req.length - c->filled;
   }
@@ -400,8 +449,11 @@ conn_fill (struct conn *c)
   c->last_activity = ev_now (c->loop->ev);
   if (c->filling && buf_len (&c->in) == 0)
     c->filled += r;
-  else
+  else {
     buf_add (&c->in, r);
+    if (r == (ssize_t) len && c->read_chunk < READ_MAX)
+      c->read_chunk *= 2;
+  }
   /* A short read means an empty socket, most of the time. */
   return r == (ssize_t) len || c->filling || c->tls;
 }
@@ -538,7 +590,6 @@ conn_job_new (struct conn *c, enum job_kind kind)
   j->conn = c;
   j->kind = kind;
   j->pool.run = job_run;
-  j->pool.done = job_done;
   return j;
 }
 
@@ -561,7 +612,16 @@ void
 conn_submit (struct conn *c, struct job *j)
 {
   c->jobs++;
-  pool_submit (c->server->pool, &c->lane, &j->pool);
+  loop_job_begins (c->loop);
+  STAILQ_INSERT_TAIL (&c->submits, &j->pool, link);
+}
+
+static void
+submit_jobs (struct conn *c)
+{
+  if (!STAILQ_EMPTY (&c->submits) &&
+      pool_submit (c->server->pool, &c->lane, &c->submits))
+    loop_kick_later (c->loop);
 }
 
 void

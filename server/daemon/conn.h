@@ -7,7 +7,9 @@
  *       -> DEAD (socket closed; waits for workers) -> CLOSING (a worker closes
  *       the export) -> freed
  *
- * All fields belong to the loop's thread; workers see only their job.
+ * All fields belong to the loop's thread; workers see only their job, and
+ * what they need to send its reply themselves (job.c): the descriptor, which
+ * stays open as long as there are jobs, the dialect, and `sending`.
  */
 #ifndef BTRNBDD_DAEMON_CONN_H
 #define BTRNBDD_DAEMON_CONN_H
@@ -25,8 +27,7 @@ enum job_kind { JOB_LIST, JOB_OPEN, JOB_CLOSE, JOB_REQUEST };
 
 /* Work for the pool on behalf of a connection. */
 struct job {
-  struct pool_job pool;
-  STAILQ_ENTRY (job) link;     /* in loop.finished */
+  struct pool_job pool;        /* first; its link is also loop.finished's */
   struct conn *conn;
   enum job_kind kind;
   bool final;                  /* JOB_OPEN: for transmission */
@@ -39,6 +40,12 @@ struct job {
   uint8_t *data;
   size_t head, charged;        /* `charged`: bytes counted in the limits */
   struct nbdkit_extents extents;
+
+  /* What a worker has sent of the reply: all of it, or a part; then it has
+   * kept `sending`, and the rest comes before anything else.
+   */
+  size_t sent;
+  bool sent_all;
 
   /* Results. */
   struct export *export;       /* JOB_OPEN for transmission: entered */
@@ -65,7 +72,13 @@ struct conn {
   ev_tstamp last_activity;
 
   struct buf in;
+  size_t read_chunk;           /* bytes asked for in one read */
   struct out out;
+  bool prompt;                 /* see loop_set_prompt: the loop's lock */
+  atomic_bool sending;         /* who sets it may send */
+  atomic_bool out_begun;       /* the front of `out` is sent in part; changed
+                                  by who has `sending` */
+  bool out_missed;             /* a worker was sending: its job comes soon */
   struct handshake hs;
   struct nbd_dialect dialect;
   struct host_context context;
@@ -80,6 +93,7 @@ struct conn {
 
   struct pool_group *group;
   struct pool_lane lane;
+  struct pool_jobs submits;    /* for the pool, at the end of the event */
   bool advance_queued;         /* in loop.to_advance */
   TAILQ_ENTRY (conn) advance_link;
   unsigned jobs;               /* with workers */
@@ -103,8 +117,9 @@ extern struct conn *conn_new (struct server *, int fd);
 extern void conn_start (struct conn *);   /* in the loop's thread */
 extern void conn_end (struct conn *, const char *why);  /* gently */
 extern void conn_kill (struct conn *, const char *why); /* at once */
-/* Send as much as the socket takes. */
+/* Send as much as the socket takes, unless a worker is sending. */
 extern void conn_flush (struct conn *);
+extern void conn_count_sent (struct conn *, size_t bytes);
 /* Act on what changed: send, read on, end.  May free the connection. */
 extern void conn_advance (struct conn *);
 /* What waits for the export's rates need not wait, or books anew. */
@@ -121,6 +136,7 @@ extern const char *conn_export_name (const struct conn *);
 extern const char *conn_peer (const struct conn *, char *buf, size_t size);
 extern struct job *conn_job_new (struct conn *, enum job_kind);
 extern void conn_job_free (struct job *);
+/* To the workers, when conn_advance is called. */
 extern void conn_submit (struct conn *, struct job *);
 #define CONN_PEER_MAX 160
 
@@ -141,7 +157,12 @@ extern void conn_reply (struct conn *, struct job *);
 
 /* --- job.c --- */
 extern void job_run (struct pool_job *);
-extern void job_done (struct pool_job *);
+extern void job_deliver (struct pool_jobs *);
+/* The reply of a request that was done, in one piece: the data with its head
+ * before it, or HEAD alone.  False: there is more to it.
+ */
+extern bool job_reply (struct job *, uint8_t head[NBD_REPLY_HEAD_MAX],
+                       struct iovec *ret);
 
 /* As recv and sendmsg, in clear or through TLS. */
 extern ssize_t conn_recv (struct conn *, void *buf, size_t len);

@@ -17,6 +17,7 @@
 
 #define ERROR_LINES 10         /* of a connection in ... */
 #define ERROR_SECONDS 10.0
+#define FLUSH_BYTES 131072     /* are sent while a cache of the CPU has them */
 #define HANDSHAKE_UNSENT_MAX 65536 /* bytes; one answer may be longer */
 
 static const char *const cmd_names[] = {
@@ -184,20 +185,46 @@ reply_extents (struct conn *c, struct job *j)
   out_commit (&c->out, size);
 }
 
-/* The data of a read stands behind `head` spare bytes: the reply's head is
- * written right before it and the buffer goes to the output as it is.
+/* The rest of a reply that a worker has begun to send, before all others. */
+static bool
+reply_rest (struct conn *c, struct job *j, const struct iovec *all,
+            uint8_t *data, size_t offset)
+{
+  if (data == NULL) {
+    data = malloc (all->iov_len);
+    if (data == NULL)
+      return false;
+    memcpy (data, all->iov_base, all->iov_len);
+  }
+  return out_adopt_first (&c->out, data, offset + j->sent,
+                          all->iov_len - j->sent);
+}
+
+/* The buffer of a read, which has room for the reply's head before the data,
+ * goes to the output as it is.
  */
 static void
-reply_read (struct conn *c, struct job *j)
+reply_done (struct conn *c, struct job *j)
 {
-  uint8_t head[NBD_REPLY_HEAD_MAX];
-  const size_t n = nbd_reply_read_head (&c->dialect, &j->req, head);
+  uint8_t head[NBD_REPLY_HEAD_MAX], *data = NULL;
+  size_t offset = 0;
+  struct iovec all;
+  bool ok = job_reply (j, head, &all);
 
-  assert (n <= j->head);
-  memcpy (j->data + j->head - n, head, n);
-  if (!out_adopt (&c->out, j->data, j->head - n, n + j->req.length))
+  assert (ok);
+  if (all.iov_base != head) {
+    data = j->data;
+    offset = (uint8_t *) all.iov_base - data;
+    j->data = NULL;
+  }
+  if (j->sent > 0)
+    ok = reply_rest (c, j, &all, data, offset);
+  else if (data == NULL)
+    ok = out_append (&c->out, head, all.iov_len);
+  else
+    ok = out_adopt (&c->out, data, offset, all.iov_len);
+  if (!ok)
     conn_kill (c, "out of memory");
-  j->data = NULL;
 }
 
 void
@@ -205,17 +232,19 @@ conn_reply (struct conn *c, struct job *j)
 {
   if (j->error == 0)
     account (c, &j->req, c->loop->now - j->start);
+  if (j->sent > 0)
+    conn_count_sent (c, j->sent);
   if (c->state >= CONN_DEAD)
     ;
   else if (j->error != 0)
     reply_error (c, &j->req, nbd_error_from_errno (j->error, &j->req),
                  j->text ? j->text : strerror (j->error));
-  else if (j->req.type == NBD_CMD_READ)
-    reply_read (c, j);
   else if (j->req.type == NBD_CMD_BLOCK_STATUS)
     reply_extents (c, j);
-  else
-    reply_ok (c, &j->req);
+  else if (!j->sent_all)
+    reply_done (c, j);
+  if (j->sent > 0 && !j->sent_all)
+    c->sending = false; /* what the worker began is the first to go on */
   conn_job_free (j);
   if (c->context.disconnect == 2)
     conn_kill (c, "disconnected by the plugin");
@@ -244,6 +273,8 @@ try_read (struct conn *c, const struct nbd_request *r)
   memcpy (p, head, n);
   out_commit (&c->out, n + r->length);
   account_now (c, r);
+  if (c->out.bytes >= FLUSH_BYTES)
+    conn_flush (c);
   return true;
 }
 

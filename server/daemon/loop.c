@@ -28,16 +28,66 @@ loop_order_reload (struct loop *l)
 }
 
 void
-loop_finish_job (struct loop *l, struct job *j)
+loop_finish_jobs (struct loop *l, const struct conn *c,
+                  struct pool_jobs *jobs, bool done)
 {
-  bool first;
+  bool wake;
 
   pthread_mutex_lock (&l->lock);
-  first = STAILQ_EMPTY (&l->finished);
-  STAILQ_INSERT_TAIL (&l->finished, j, link);
+  STAILQ_CONCAT (&l->finished, jobs);
+  wake = (!done || c->prompt) && !l->woken;
+  if (wake)
+    l->woken = true;
   pthread_mutex_unlock (&l->lock);
-  if (first)
+  if (wake)
     ev_async_send (l->ev, &l->wake);
+}
+
+void
+loop_set_prompt (struct loop *l, struct conn *c, bool prompt)
+{
+  if (c->prompt == prompt) /* only the loop's thread changes it */
+    return;
+  pthread_mutex_lock (&l->lock);
+  c->prompt = prompt;
+  pthread_mutex_unlock (&l->lock);
+  if (prompt) /* what has run before may lie there */
+    ev_feed_event (l->ev, &l->wake, 0);
+}
+
+#define COLLECT_SECONDS 0.05   /* until somebody looks for finished jobs */
+
+void
+loop_job_begins (struct loop *l)
+{
+  l->jobs++;
+  if (!ev_is_active (&l->collect)) {
+    ev_timer_set (&l->collect, COLLECT_SECONDS, 0);
+    ev_timer_start (l->ev, &l->collect);
+  }
+}
+
+/* Long beside a quick job, short for whoever waits behind a slow one. */
+#define KICK_SECONDS 0.001
+
+void
+loop_kick_later (struct loop *l)
+{
+  if (ev_is_active (&l->kick))
+    return;
+  ev_timer_set (&l->kick, KICK_SECONDS, 0);
+  ev_timer_start (l->ev, &l->kick);
+}
+
+static void
+on_kick (struct ev_loop *ev, ev_timer *w, int revents)
+{
+  struct loop *l = w->data;
+
+  (void) ev;
+  (void) revents;
+  if (pool_kick (l->server->pool, &l->kick_seen))
+    loop_kick_later (l);
 }
 
 void
@@ -155,22 +205,24 @@ for_each_conn (struct loop *l, void (*fn) (struct conn *))
 static void
 finish_jobs (struct loop *l)
 {
-  STAILQ_HEAD (, job) batch = STAILQ_HEAD_INITIALIZER (batch);
+  struct pool_jobs batch = STAILQ_HEAD_INITIALIZER (batch);
   struct job *j;
   struct conn *c;
 
   pthread_mutex_lock (&l->lock);
   STAILQ_CONCAT (&batch, &l->finished);
+  l->woken = false;
   pthread_mutex_unlock (&l->lock);
   if (!STAILQ_EMPTY (&batch))
     l->now = stats_now ();
-  while ((j = STAILQ_FIRST (&batch)) != NULL) {
+  while ((j = (struct job *) STAILQ_FIRST (&batch)) != NULL) {
     STAILQ_REMOVE_HEAD (&batch, link);
     c = j->conn;
     if (c->state != CONN_CLOSING && !c->advance_queued) {
       c->advance_queued = true;
       TAILQ_INSERT_TAIL (&l->to_advance, c, advance_link);
     }
+    l->jobs--;
     conn_job_finished (c, j);
   }
   /* Now the replies of the whole batch go out, one write per connection. */
@@ -178,6 +230,26 @@ finish_jobs (struct loop *l)
     TAILQ_REMOVE (&l->to_advance, c, advance_link);
     c->advance_queued = false;
     conn_advance (c);
+  }
+}
+
+static void
+on_check (struct ev_loop *ev, ev_check *w, int revents)
+{
+  (void) ev;
+  (void) revents;
+  finish_jobs (w->data);
+}
+
+static void
+on_collect (struct ev_loop *ev, ev_timer *w, int revents)
+{
+  struct loop *l = w->data;
+
+  (void) revents;
+  if (l->jobs > 0) { /* on_check has seen to those that have run */
+    ev_timer_set (w, COLLECT_SECONDS, 0);
+    ev_timer_start (ev, w);
   }
 }
 
@@ -247,6 +319,11 @@ loop_start (struct loop *l, struct server *s)
   ev_async_init (&l->wake, on_wake);
   l->wake.data = l;
   ev_async_start (l->ev, &l->wake);
+  ev_timer_init (&l->kick, on_kick, 0, 0);
+  ev_timer_init (&l->collect, on_collect, 0, 0);
+  ev_check_init (&l->check, on_check);
+  l->kick.data = l->collect.data = l->check.data = l;
+  ev_check_start (l->ev, &l->check);
   if (pthread_create (&l->thread, NULL, loop_main, l) != 0) {
     host_log (HOST_LOG_ERROR, "cannot start a thread");
     ev_loop_destroy (l->ev);

@@ -87,20 +87,42 @@ out_append (struct out *o, const void *data, size_t len)
   return true;
 }
 
-bool
-out_adopt (struct out *o, uint8_t *data, size_t offset, size_t len)
+static struct out_segment *
+segment_adopt (uint8_t *data, size_t offset, size_t len)
 {
   struct out_segment *s = malloc (sizeof *s);
 
   assert (len > 0);
   if (s == NULL) {
     free (data);
-    return false;
+    return NULL;
   }
   s->data = data;
   s->start = offset;
   s->end = s->size = offset + len;
+  return s;
+}
+
+bool
+out_adopt (struct out *o, uint8_t *data, size_t offset, size_t len)
+{
+  struct out_segment *s = segment_adopt (data, offset, len);
+
+  if (s == NULL)
+    return false;
   TAILQ_INSERT_TAIL (&o->segments, s, link);
+  o->bytes += len;
+  return true;
+}
+
+bool
+out_adopt_first (struct out *o, uint8_t *data, size_t offset, size_t len)
+{
+  struct out_segment *s = segment_adopt (data, offset, len);
+
+  if (s == NULL)
+    return false;
+  TAILQ_INSERT_HEAD (&o->segments, s, link);
   o->bytes += len;
   return true;
 }

@@ -34,6 +34,10 @@ extern bool out_append (struct out *, const void *data, size_t len);
 extern bool out_adopt (struct out *, uint8_t *data, size_t offset,
                        size_t len);
 
+/* The same before everything else, of which nothing has been sent. */
+extern bool out_adopt_first (struct out *, uint8_t *data, size_t offset,
+                             size_t len);
+
 /* Up to MAX pieces from the front; the number filled in. */
 extern int out_iovec (const struct out *, struct iovec *, int max);
 extern void out_sent (struct out *, size_t len);

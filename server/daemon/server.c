@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "daemon/conn.h"
 #include "daemon/control.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
@@ -151,7 +152,7 @@ start_threads (struct server *s, unsigned workers)
     NBDKIT_THREAD_MODEL_SERIALIZE_ALL_REQUESTS;
   unsigned i;
 
-  s->pool = pool_new (workers, exclusive);
+  s->pool = pool_new (workers, exclusive, job_deliver);
   s->loops = calloc (s->nloops, sizeof *s->loops);
   if (s->pool == NULL || s->loops == NULL) {
     host_log (HOST_LOG_ERROR, "cannot start the workers");

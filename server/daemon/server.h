@@ -56,10 +56,16 @@ struct loop {
   unsigned reloads;            /* that its connections have seen */
   TAILQ_HEAD (, conn) to_advance; /* after the batch of finished jobs */
   uint64_t now;                /* stats_now of the batch of finished jobs */
+  ev_timer kick;               /* see pool_kick */
+  uint64_t kick_seen;
+  ev_check check;              /* takes up finished jobs in any event's wake */
+  ev_timer collect;            /* ... or when no event comes */
+  unsigned jobs;               /* with workers, of all its connections */
   struct loop_stats stats;
 
   pthread_mutex_t lock;        /* protects all below */
-  STAILQ_HEAD (, job) finished;
+  struct pool_jobs finished;
+  bool woken;                  /* the loop will see to them now */
   TAILQ_HEAD (, conn) arriving;
   STAILQ_HEAD (, loop_question) questions;
   enum { LOOP_SERVE, LOOP_DRAIN, LOOP_CUT, LOOP_STOP } order;
@@ -134,7 +140,17 @@ extern void loop_join (struct loop *);
 extern void loop_order (struct loop *, int order);
 /* Rules or limits have changed: its connections look at them again. */
 extern void loop_order_reload (struct loop *);
-extern void loop_finish_job (struct loop *, struct job *);
+/* Jobs of C have run; DONE: the client has all that it waits for, the rest
+ * has time, if C does not say otherwise.
+ */
+extern void loop_finish_jobs (struct loop *, const struct conn *c,
+                              struct pool_jobs *, bool done);
+/* From now on C needs to know at once when a job has run, or no more. */
+extern void loop_set_prompt (struct loop *, struct conn *c, bool prompt);
+/* A job goes to the workers. */
+extern void loop_job_begins (struct loop *);
+/* Jobs wait for workers that are at work: see to them in a while. */
+extern void loop_kick_later (struct loop *);
 extern void loop_take_conn (struct loop *, struct conn *);
 /* Run FN in the thread of every loop, and wait until all have; not from a
  * loop's thread, and only while loops run.  False: out of memory.

@@ -35,6 +35,7 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/prometheus.py \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
+	tests/daemon/replies.py \
 	tests/daemon/crowd.py \
 	tests/daemon/differences \
 	tests/daemon/drain.py \

@@ -8,6 +8,7 @@ for try in true false; do
     bad-at=13M try=$try log="$tmp/plugin.log" || break
   tap_from python3 "$abs_top_srcdir/tests/daemon/options.py" "$sock"
   tap_from python3 "$abs_top_srcdir/tests/daemon/transmission.py" "$sock"
+  tap_from python3 "$abs_top_srcdir/tests/daemon/replies.py" "$sock" $RANDOM
   ok "SIGTERM ends it with status 0" stop_daemon
   is "$(plugin_log_count close)" "$(plugin_log_count open)" \
     "every handle was closed"
