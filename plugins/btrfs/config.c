@@ -76,13 +76,13 @@ set_cache_size (const char *value)
 }
 
 static int
-set_discard (const char *value)
+set_bool (const char *value, bool *to)
 {
   int r = nbdkit_parse_bool (value);
 
   if (r < 0)
     return -1;
-  plugin_config.opts.discard = r;
+  *to = r;
   return 0;
 }
 
@@ -135,7 +135,9 @@ plugin_config_set (const char *key, const char *value)
   if (strcmp (key, "control") == 0)
     return set_control (value);
   if (strcmp (key, "discard") == 0)
-    return set_discard (value);
+    return set_bool (value, &plugin_config.opts.discard);
+  if (strcmp (key, "write-through") == 0)
+    return set_bool (value, &plugin_config.write_through);
   if (strcmp (key, "super-copy") == 0)
     return set_number (key, value, 2, &plugin_config.opts.super_copy);
   if (strcmp (key, "log") == 0)

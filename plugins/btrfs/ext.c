@@ -22,7 +22,7 @@ static int
 ext_try_pwrite (void *handle, const void *buf, uint32_t count,
                 uint64_t offset, uint32_t flags)
 {
-  if (flags & NBDKIT_FLAG_FUA)
+  if (flags & NBDKIT_FLAG_FUA || plugin_config.write_through)
     return BTRNBD_TRY_WOULD_BLOCK;
   return btrnbd_try_pwrite (plugin_handle_file (handle), buf, count, offset)
     ? BTRNBD_TRY_DONE : BTRNBD_TRY_WOULD_BLOCK;

@@ -350,6 +350,13 @@ plugin_pread (void *handle, void *buf, uint32_t count, uint64_t offset,
   return r < 0 ? plugin_fail (r, "read") : 0;
 }
 
+static unsigned
+durability (uint32_t flags)
+{
+  return flags & NBDKIT_FLAG_FUA || plugin_config.write_through
+    ? BTRNBD_FUA : 0;
+}
+
 static int
 plugin_pwrite (void *handle, const void *buf, uint32_t count, uint64_t offset,
                uint32_t flags)
@@ -357,8 +364,7 @@ plugin_pwrite (void *handle, const void *buf, uint32_t count, uint64_t offset,
   struct handle *h = handle;
   int r;
 
-  r = btrnbd_pwrite (h->file, buf, count, offset,
-                     flags & NBDKIT_FLAG_FUA ? BTRNBD_FUA : 0);
+  r = btrnbd_pwrite (h->file, buf, count, offset, durability (flags));
   return r < 0 ? plugin_fail (r, "write") : 0;
 }
 
@@ -379,8 +385,7 @@ plugin_trim (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
   struct handle *h = handle;
   int r;
 
-  r = btrnbd_trim (h->file, offset, count,
-                   flags & NBDKIT_FLAG_FUA ? BTRNBD_FUA : 0);
+  r = btrnbd_trim (h->file, offset, count, durability (flags));
   return r < 0 ? plugin_fail (r, "trim") : 0;
 }
 
@@ -388,11 +393,9 @@ static int
 plugin_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
   struct handle *h = handle;
-  unsigned f = 0;
+  unsigned f = durability (flags);
   int r;
 
-  if (flags & NBDKIT_FLAG_FUA)
-    f |= BTRNBD_FUA;
   if (flags & NBDKIT_FLAG_MAY_TRIM)
     f |= BTRNBD_MAY_TRIM;
   if (flags & NBDKIT_FLAG_FAST_ZERO)

@@ -15,6 +15,7 @@ struct plugin_config {
   char **devices;              /* absolute paths or URIs, owned */
   size_t num_devices;
   struct btrnbd_open_opts opts;
+  bool write_through;          /* as if every change had FUA */
   char *control;               /* absolute path of our own socket, or NULL */
 };
 extern struct plugin_config plugin_config;
@@ -27,6 +28,7 @@ extern struct plugin_config plugin_config;
   "control=PATH          Make a control socket there (see btrnbd-control).\n"\
   "commit-interval=SECS  Commit at least this often (default 30).\n"    \
   "discard=BOOL          Discard what became free (default false).\n"   \
+  "write-through=BOOL    What is answered is durable (default false).\n"  \
   "super-copy=N          Recovery: open from superblock copy 1 or 2.\n"    \
   "workers=N             Threads of the engine (default one per core)."
 

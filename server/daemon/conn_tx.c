@@ -433,7 +433,7 @@ admit (struct conn *c, const struct nbd_request *r)
 }
 
 static void
-handle_request (struct conn *c, const struct nbd_request *r)
+handle_request (struct conn *c, struct nbd_request *r)
 {
   const char *why = NULL;
   uint32_t error;
@@ -448,6 +448,8 @@ handle_request (struct conn *c, const struct nbd_request *r)
     error = NBD_EPERM;
     why = "the export is read-only now";
   }
+  if (is_change (r) && c->export->write_through)
+    r->flags |= NBD_CMD_FLAG_FUA;
   if (error)
     refuse (c, r, error, why);
   else if (r->type == NBD_CMD_WRITE)

@@ -190,12 +190,13 @@ host_exports (struct server *s, struct control_request *r)
 
     if (e->connections > 0)
       json_array_append_new (
-        array, json_pack ("{s:o,s:I,s:I,s:b,s:f,s:f}",
+        array, json_pack ("{s:o,s:I,s:I,s:b,s:b,s:f,s:f}",
                           "name", rpc_utf8 (e->name),
                           "connections", (json_int_t) e->connections,
                           "max_connections",
                           (json_int_t) set.max_connections,
-                          "read_only", set.read_only, "iops", set.iops,
+                          "read_only", set.read_only, "write_through",
+                          set.write_through, "iops", set.iops,
                           "bandwidth", set.bandwidth));
   }
   pthread_mutex_unlock (&x->lock);

@@ -52,6 +52,7 @@ apply (const struct exports *x, struct export *e)
   const struct export_settings set = rules_find (x->rules, e->name);
 
   e->read_only = set.read_only;
+  e->write_through = set.write_through;
   e->max_connections = set.max_connections;
   throttle_set (&e->throttle, set.iops, set.bandwidth);
 }

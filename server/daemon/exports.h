@@ -25,7 +25,7 @@ struct rules;
 
 struct export_settings {
   const struct access *allow;  /* NULL: everybody */
-  bool read_only;
+  bool read_only, write_through;
   unsigned max_connections;    /* 0: no limit */
   double iops, bandwidth;      /* per second, 0: no limit; bytes */
 };
@@ -53,7 +53,7 @@ struct export {
   LIST_ENTRY (export) link;    /* as the two below: exports' lock */
   unsigned connections;
   unsigned max_connections;
-  atomic_bool read_only;
+  atomic_bool read_only, write_through;
   struct throttle throttle;
   char name[];
 };

@@ -19,7 +19,7 @@ struct rule {
   size_t len;
   bool pattern;
   struct access *allow;        /* NULL: not said here, as below */
-  bool has_read_only, has_max, has_iops, has_bandwidth;
+  bool has_read_only, has_write_through, has_max, has_iops, has_bandwidth;
   struct export_settings set;
 };
 
@@ -137,6 +137,10 @@ parse_entry (struct rule *r, const struct ini_entry *e, char **ret_error)
     seen = &r->has_read_only;
     result = parse_bool (e->value, &r->set.read_only, ret_error);
   }
+  else if (strcmp (e->key, "write-through") == 0) {
+    seen = &r->has_write_through;
+    result = parse_bool (e->value, &r->set.write_through, ret_error);
+  }
   else if (strcmp (e->key, "iops") == 0) {
     seen = &r->has_iops;
     result = parse_rate (e->value, &r->set.iops, ret_error);
@@ -151,7 +155,7 @@ parse_entry (struct rule *r, const struct ini_entry *e, char **ret_error)
   }
   else
     return fail (ret_error, "an export has no such setting (there are allow, "
-                 "readonly, iops, bandwidth, max-connections)");
+                 "readonly, write-through, iops, bandwidth, max-connections)");
   if (result == 0 && *seen)
     return fail (ret_error, "is there twice");
   *seen = true;
@@ -229,7 +233,8 @@ struct export_settings
 rules_find (const struct rules *x, const char *name)
 {
   struct export_settings set = { .allow = NULL };
-  bool read_only = false, max = false, iops = false, bandwidth = false;
+  bool read_only = false, through = false, max = false, iops = false,
+    bandwidth = false;
   size_t i;
 
   for (i = 0; i < x->count; ++i) {
@@ -241,6 +246,8 @@ rules_find (const struct rules *x, const char *name)
       set.allow = r->allow;
     if (r->has_read_only && !read_only)
       set.read_only = r->set.read_only;
+    if (r->has_write_through && !through)
+      set.write_through = r->set.write_through;
     if (r->has_max && !max)
       set.max_connections = r->set.max_connections;
     if (r->has_iops && !iops)
@@ -248,6 +255,7 @@ rules_find (const struct rules *x, const char *name)
     if (r->has_bandwidth && !bandwidth)
       set.bandwidth = r->set.bandwidth;
     read_only |= r->has_read_only;
+    through |= r->has_write_through;
     max |= r->has_max;
     iops |= r->has_iops;
     bandwidth |= r->has_bandwidth;

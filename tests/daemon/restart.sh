@@ -59,6 +59,62 @@ is "$(grep -o '"vm[0-3]" attached' "$tmp/daemon.log" | sort -u | wc -l)" 4 \
   "each on a connection to the last server"
 ok "stop" stop_daemon
 
+# --- killed under load: what was answered is there with write-through ---
+
+printf '%s\n' "[export vm*]" "write-through = yes" >"$tmp/through.conf"
+ok "start, write-through" serve --config "$tmp/through.conf"
+load=()
+for i in 0 1 2 3; do
+  fio --name=k$i --ioengine=nbd --rw=randwrite --bs=4k --size=8M \
+    --uri="nbd+unix:///?socket=$tmp/retry$i.sock" --thread --iodepth=8 \
+    --time_based --runtime=8 --verify=crc32c --randseed=$RANDOM \
+    --output="$tmp/fiok$i.out" </dev/null &
+  load+=($!)
+done
+# Each connects once to ask for the size, and once for its load; the filter
+# tries again what it has open, not to open.
+attached () { [ "$(grep -c ' attached' "$tmp/daemon.log")" -ge 8 ]; }
+ok "all clients are there" wait_until 60 attached
+for n in 1 2 3; do
+  sleep 1.$((RANDOM % 10))
+  kill -KILL "$daemon_pid"
+  wait "$daemon_pid" 2>/dev/null
+  ok "start after SIGKILL under load" serve --config "$tmp/through.conf"
+done
+for i in 0 1 2 3; do
+  wait "${load[i]}"
+  is $? 0 "client $i read all that was answered"
+done
+ok "stop" stop_daemon
+# The same as a parameter of the plugin; and that it is not so without.
+# write_and_kill BYTE [PARAMETER]: what is at the start of vm0 afterwards
+write_and_kill ()
+{
+  serve "${@:2}" || return
+  raw "write $1"
+  kill -KILL "$daemon_pid"
+  wait "$daemon_pid" 2>/dev/null
+  serve && raw read
+  stop_daemon
+}
+raw ()
+{
+  PYTHONPATH=$abs_top_srcdir/tests/daemon python3 - "$sock" $1 <<'PY'
+import sys
+from raw import ACK, Raw
+c = Raw(sys.argv[1])
+assert c.go("vm0")[0] == ACK
+if sys.argv[2] == "read":
+    c.send(0, 0, 4096)
+    print(chr(c.answer(4096)[2][0]))
+else:
+    c.send(1, 0, 4096, data=sys.argv[3].encode() * 4096)
+    assert c.answer()[0] == 0
+PY
+}
+is "$(write_and_kill x write-through=true)" x "write-through=true: it lasts"
+is "$(write_and_kill y)" x "without: as before the write"
+
 # --- QEMU with reconnect-delay ---
 
 if command -v qemu-io >/dev/null; then

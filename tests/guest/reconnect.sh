@@ -1,7 +1,8 @@
 #!/bin/bash
 # A kernel that does not notice that the server restarts: nbd-client attaches
-# to an nbdkit in the guest, whose retry filter connects again.  Of a server
-# that is killed it asks to have each write on disk when it is answered.
+# to an nbdkit in the guest, whose retry filter connects again.  Before a
+# server that is killed each write is on disk when it is answered: that is what
+# write-through is for.
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 . "$abs_top_srcdir/tests/guest/lib.sh"
@@ -14,18 +15,19 @@ ok "start the guest" start_guest || done_testing
 cp "$abs_top_srcdir/tests/guest/files.py" "$guest_dir"
 ok "make a key" psktool -u alice -p "$guest_dir/keys.psk"
 
-tls=on
+tls=on through=no
 serve ()
 {
-  start_daemon -d "$pool" --tls $tls --tls-psk "$guest_dir/keys.psk"
+  printf '%s\n' "[export vm]" "write-through = $through" >"$tmp/vm.conf"
+  start_daemon --config "$tmp/vm.conf" -d "$pool" --tls $tls --tls-psk "$guest_dir/keys.psk"
 }
 
 # attach_through URI [PARAMETERS]: as nbd0.
 attach_through ()
 {
   guest "
-    nbdkit -U /run/nbd.sock -P /run/nbdkit.pid --filter=fua --filter=retry \
-      nbd uri='$1' retries=60 retry-delay=1 retry-exponential=no ${2-} \
+    nbdkit -U /run/nbd.sock -P /run/nbdkit.pid --filter=retry nbd \
+      uri='$1' retries=60 retry-delay=1 retry-exponential=no ${2-} \
     && nbd-client -unix /run/nbd.sock /dev/nbd0 -b 4096"
 }
 
@@ -84,7 +86,6 @@ restart ()
 }
 
 restart TERM "nbd://$HOST/vm"
-tls=require
-restart KILL "nbds://alice@$HOST/vm" \
-  "fuamode=force tls=require tls-psk=/run/host/keys.psk"
+tls=require through=yes
+restart KILL "nbds://alice@$HOST/vm" "tls=require tls-psk=/run/host/keys.psk"
 done_testing
