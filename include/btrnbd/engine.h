@@ -43,6 +43,15 @@ struct btrnbd_open_opts {
   unsigned super_copy;        /* 0: the superblock that counts; 1 or 2: that
                                  copy of it, for recovery.  A copy may lag
                                  behind what was acknowledged. */
+  bool no_image;              /* there are no exports "@pool" */
+  uint64_t image_reserve;     /* most bytes that may stay in use for no other
+                                 reason than that they are open; 0: a tenth
+                                 of the devices */
+  /* A thread of the engine tells that they were ended before they were closed
+   * because of WHY.
+   */
+  void (*image_ended) (void *opaque, uint64_t generation, const char *why);
+  void *image_ended_opaque;
 };
 
 extern int btrnbd_pool_open (const char *const *devices, size_t n,
@@ -84,8 +93,15 @@ extern void btrnbd_pool_kill (struct btrnbd_pool *);
 extern int btrnbd_pool_sync (struct btrnbd_pool *);
 
 struct btrnbd_space {
-  uint64_t total, used, reserved, pinned, may_use, readonly;
+  uint64_t total, used, reserved, pinned, held, may_use, readonly;
   char profile[16];           /* "single", "DUP" */
+};
+struct btrnbd_image_info {
+  unsigned clients;           /* 0: nobody has "@pool" open */
+  uint64_t generation;        /* that they see */
+  uint64_t held;              /* bytes that are free when they are closed */
+  uint64_t limit;             /* of held; 0: there is no such export */
+  char ended[128];            /* why their reads fail, or "" */
 };
 struct btrnbd_pool_info {
   char uuid[37], label[257];
@@ -99,6 +115,7 @@ struct btrnbd_pool_info {
   char read_only_reason[512]; /* empty also when it was asked for */
   struct btrnbd_space data, metadata, system;
   uint64_t unallocated, global_reserve, free_estimate;
+  struct btrnbd_image_info image;
 };
 /* Looks at every block group. */
 extern int btrnbd_pool_get_info (struct btrnbd_pool *,
@@ -316,6 +333,21 @@ typedef int (*btrnbd_export_fn) (void *opaque, const struct btrnbd_export *);
 /* Volumes and every other regular file of the pool, at most MAX. */
 extern int btrnbd_exports (struct btrnbd_pool *, size_t max,
                            btrnbd_export_fn, void *opaque);
+
+/* --- the pool itself ---
+ *
+ * The export "@pool" ("@pool/DEVID" of a pool of several devices) is a device
+ * of the pool as it would be had everything stopped at one commit, which
+ * opening it makes if nobody has it open: all that was acknowledged before is
+ * in it.  It is read-only, and does not change while the pool does: what it
+ * leads to is not used for anything else.  When that is more than
+ * image_reserve, or somebody who writes finds no room, its reads begin to
+ * fail with -ERR_image_ended.
+ */
+
+/* Its names, sizes and descriptions. */
+extern int btrnbd_images (struct btrnbd_pool *, btrnbd_export_fn,
+                          void *opaque);
 
 /* --- files --- */
 

@@ -116,6 +116,7 @@
   X (fast_zero, EOPNOTSUPP, "zeroing would not be fast")                      \
   X (has_snapshots, ENOTEMPTY, "the volume has snapshots")                    \
   X (differs, EINVAL, "the ranges hold different bytes")                      \
+  X (image_ended, EIO, "the image of the pool has been ended")                \
   X (write_lost, EIO, "an earlier write could not be completed")              \
                                                                               \
   /* subvol, log, maint, fs */                                                \

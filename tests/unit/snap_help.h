@@ -74,7 +74,7 @@ snap_rnd (uint64_t *seed, uint64_t below)
   } while (0)
 
 /* Nothing is committed but what the test commits; KILL leaves it so. */
-static struct btrnbd_pool *__attribute__ ((unused))
+static __attribute__ ((unused)) struct btrnbd_pool *
 pool_open_at (const char *path, size_t cache)
 {
   const struct btrnbd_open_opts o = { .cache_size = cache,

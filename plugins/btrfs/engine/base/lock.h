@@ -18,6 +18,7 @@
 enum lock_rank {
   RANK_NONE = 0,
   RANK_FS_OPEN,        /* fs: open, close, list of open files */
+  RANK_IMAGE,          /* fs: the image of the pool, its clients */
   RANK_NAMESPACE,      /* inode: rename and other operations on two names */
   RANK_INODE,          /* inode.lock, ladder by inode number then root id:
                           one operation on the inode's metadata */

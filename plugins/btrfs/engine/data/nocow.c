@@ -12,12 +12,15 @@
  *   8. it was not data in the last commit (zeroed since, see prealloc.c);
  *   9. no snapshot of this root is about to be made, for writes that will not
  *      be in it (they are taken in with space of their own, see write.c);
- *  10. its block group is writable, and stays so while we write: asked by
- *      the caller for each write (space_nocow_begin).
- * A verdict (2-8) is kept in the extent map together with the
- * snapshot number that it was made for: it is void after the next snapshot,
- * and "no" also after the next commit.  Whoever makes another reference to an
- * extent in any other way tells the map (map_shared).
+ *  10. the extent is not in the generation that an image of the pool holds;
+ *  11. its block group is writable, and stays so while we write: this and 10
+ *      are asked by the caller for each write (space_nocow_begin).
+ * A verdict (2-8) is kept in the extent map together with the snapshot number
+ * that it was made for: it is void after the next snapshot, and "no" also
+ * after the next commit.  Whoever makes another reference to an extent in any
+ * other way tells the map (map_shared).  An image says nothing about who
+ * references what: it voids no verdict, 10 is asked beside them, and what was
+ * known before it is known when it is closed.
  */
 #include <config.h>
 
@@ -161,6 +164,20 @@ is_known (const struct data *d, const struct mapping *m, uint64_t snapshot)
         || m->nocow_commit == trans_committed_id (d->env.trans));
 }
 
+/* Condition 10, as it is now: the same early test as for snapshots, with the
+ * held generation as one more of all roots.  A younger item may be a part of
+ * an older extent.
+ */
+static bool
+is_held (const struct data *d, const struct mapping *m)
+{
+  const uint64_t held = space_held_generation (d->env.space);
+
+  return held != 0
+    && (m->generation <= held
+        || space_is_held (d->env.space, mapping_disk (m, m->offset)));
+}
+
 static int
 find_out (struct file_data *f, struct mapping *m, uint64_t snapshot,
           bool *ret_nocow)
@@ -206,7 +223,7 @@ nocow_check (struct file_data *f, uint64_t offset, struct mapping *ret_map,
       && (m->kind != MAP_REGULAR
           || (file_flags (f) & BTRFS_INODE_NODATACOW) == 0))
     return 0;
-  if (m->compression != 0 || m->disk == 0)
+  if (m->compression != 0 || m->disk == 0 || is_held (f->d, m))
     return 0;
   snapshot = __atomic_load_n (&t->last_snapshot, __ATOMIC_ACQUIRE);
   if (is_known (f->d, m, snapshot)) {

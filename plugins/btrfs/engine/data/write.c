@@ -167,6 +167,19 @@ commit_helps (const struct data *d)
     > trans_committed_id (d->env.trans);
 }
 
+/* What an image of the pool does not let go in place needs space for a copy:
+ * if there is none, the image has to go.
+ */
+static bool
+image_yields (const struct writer *w)
+{
+  struct space *space = w->f->d->env.space;
+
+  return file_may_nocow (w->f) && space_held_generation (space) != 0
+    && space_hold_cancel (space, "there is no room for copies of what is "
+                          "written in place");
+}
+
 /* One step at the gate: pages that are dirty are changed where they are.  It
  * may wait for write-out that has begun, which waits for no step.
  */
@@ -181,6 +194,10 @@ reserve_scarce (struct writer *w)
   gate_step_begin (g, &w->switches, &w->no_place);
   dirty_hold (w->f, &hold, w->first, w->last);
   r = plan_and_reserve (w, true);
+  if (r == -ERR_nospace && image_yields (w)) {
+    err_clear ();
+    r = plan_and_reserve (w, true);
+  }
   if (r == -ERR_nospace && file_may_nocow (w->f) && commit_helps (d)) {
     err_clear ();
     r = trans_commit (d->env.trans, NULL);

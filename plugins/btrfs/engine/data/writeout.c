@@ -128,6 +128,8 @@ decide (struct writeout *w)
     }
     last = add_run (w, i, mode);
     last->map = m;
+    if (mode != WO_COW)
+      last->group = mapping_disk (&m, w->page[i].offset);
   }
   return 0;
 }
@@ -424,18 +426,50 @@ finish (struct writeout *w, const struct dirty_batch *batch)
     space_data_unreserve (space, unused * w->d->ps);
 }
 
+/* What was decided is void. */
+static void
+undecide (struct writeout *w)
+{
+  size_t k;
+
+  for (k = 0; k < w->runs; ++k)
+    if (w->run[k].mode != WO_COW)
+      space_nocow_end (w->d->env.space, w->run[k].group);
+  w->runs = 0;
+}
+
+/* Pages that were taken in to go in place have no space of their own.  If an
+ * image of the pool does not let them, and there is no space for a copy, the
+ * image has to go.
+ */
+static int
+decide_and_settle (struct writeout *w)
+{
+  struct space *space = w->d->env.space;
+  bool held;
+  int r;
+
+  for (;;) {
+    held = space_held_generation (space) != 0;
+    r = decide (w);
+    if (r == 0)
+      r = settle_space (w);
+    if (r != -ERR_nospace || !held
+        || (!space_hold_cancel (space, "there is no room for copies of what "
+                                "is written in place")
+            && space_held_generation (space) != 0))
+      return r;
+    err_clear ();
+    undecide (w);
+  }
+}
+
 static int
 run_batch (struct writeout *w)
 {
-  size_t k;
   int r, failed;
 
-  r = decide (w);
-  for (k = 0; k < w->runs; ++k)
-    w->run[k].group = w->run[k].mode == WO_COW ? 0
-      : mapping_disk (&w->run[k].map, w->page[w->run[k].first].offset);
-  if (r == 0)
-    r = settle_space (w);
+  r = decide_and_settle (w);
   if (r == 0)
     r = allocate (w);
   if (r < 0)

@@ -41,6 +41,13 @@ extern void super_sys_chunk_del (struct btrfs_super *, uint64_t logical);
 
 /* Set the checksum; the copy's own bytenr must be set before. */
 extern void super_seal (struct btrfs_super *);
+/* The superblock becomes copy I of it. */
+static inline void
+super_seal_copy (struct btrfs_super *super, unsigned i)
+{
+  super->bytenr = le64_make (super_offset (i));
+  super_seal (super);
+}
 
 /* Names of feature bits, for messages, info and mkfs -O; NULL when unknown.
  * BIT is a single-bit mask.

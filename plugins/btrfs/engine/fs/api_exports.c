@@ -142,6 +142,8 @@ btrnbd_export_name (struct btrnbd_pool *p, const char *name, char *buf,
   char *last;
   int r;
 
+  if (image_has_name (name))
+    return image_export_name (p, name, buf, size);
   r = export_name_check (name, &path);
   if (r < 0)
     return r;

@@ -20,6 +20,7 @@
 
 #include "base/math.h"
 #include "fs/api_priv.h"
+#include "fs/image.h"
 
 static int
 open_inode_cmp (const struct open_inode *a, const struct open_inode *b)
@@ -139,6 +140,8 @@ btrnbd_export_open (struct btrnbd_pool *p, const char *name, unsigned flags,
   bool volume;
   int r;
 
+  if (image_has_name (name))
+    return image_file_open (p, name, ret);
   r = export_resolve (p, name, &inode, &volume);
   return r < 0 ? r : open_file (p, inode, volume, flags, ret);
 }
@@ -151,6 +154,10 @@ btrnbd_file_close (struct btrnbd_file *f)
 
   if (f == NULL)
     return;
+  if (f->image) {
+    image_file_close (f);
+    return;
+  }
   p = f->pool;
   mutex_lock (&p->open_lock);
   if (--f->open->handles == 0) {
@@ -169,6 +176,8 @@ btrnbd_file_close (struct btrnbd_file *f)
 uint64_t
 btrnbd_file_size (struct btrnbd_file *f)
 {
+  if (f->image)
+    return image_size (f->image, f->image_device);
   SCOPED_LOCK (&f->inode->lock);
   return f->inode->size;
 }
@@ -222,7 +231,7 @@ flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
 int
 btrnbd_flush (struct btrnbd_file *f)
 {
-  if (f->pool->fs->read_only)
+  if (f->pool->fs->read_only || f->image)
     return 0;
   return flush_range (f, 0, UINT64_MAX);
 }
@@ -258,6 +267,8 @@ btrnbd_fsync (struct btrnbd_pool *p, const char *path)
 int
 btrnbd_pread (struct btrnbd_file *f, void *buf, size_t len, uint64_t offset)
 {
+  if (f->image)
+    return image_read (f->image, f->image_device, buf, len, offset);
   return data_read (f->pool->fs->data, f->inode, buf, len, offset);
 }
 
@@ -265,12 +276,15 @@ bool
 btrnbd_try_pread (struct btrnbd_file *f, void *buf, size_t len,
                   uint64_t offset)
 {
-  return data_try_read (f->pool->fs->data, f->inode, buf, len, offset);
+  return f->image == NULL
+    && data_try_read (f->pool->fs->data, f->inode, buf, len, offset);
 }
 
 int
 btrnbd_prefetch (struct btrnbd_file *f, uint64_t offset, uint64_t len)
 {
+  if (f->image)
+    return 0;                   /* nothing of it is cached */
   return data_prefetch (f->pool->fs->data, f->inode, offset, len);
 }
 
@@ -298,6 +312,8 @@ btrnbd_extents (struct btrnbd_file *f, uint64_t offset, uint64_t len,
 {
   struct extents x = { .fn = fn, .opaque = opaque };
 
+  if (f->image)
+    return image_extents (f, offset, len, fn, opaque);
   return data_extents (f->pool->fs->data, f->inode, offset, len, pass_extent,
                        &x);
 }

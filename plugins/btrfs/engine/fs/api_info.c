@@ -9,6 +9,7 @@
 #include "base/math.h"
 #include "format/super.h"
 #include "fs/api_priv.h"
+#include "fs/image.h"
 
 /* --- identity --- */
 
@@ -123,7 +124,8 @@ get_space (struct space *space, enum space_kind kind,
     return r;
   *ret = (struct btrnbd_space) {
     .total = n.total, .used = n.used, .reserved = n.reserved,
-    .pinned = n.pinned, .may_use = n.may_use, .readonly = n.readonly,
+    .pinned = n.pinned, .held = n.held, .may_use = n.may_use,
+    .readonly = n.readonly,
   };
   copy_text (ret->profile, sizeof ret->profile, profile_name (n.profile));
   return 0;
@@ -136,12 +138,26 @@ static uint64_t
 estimate_free (const struct btrnbd_pool_info *i)
 {
   const struct btrnbd_space *d = &i->data;
-  uint64_t taken = d->used + d->reserved + d->pinned + d->may_use +
-    d->readonly;
+  uint64_t taken = d->used + d->reserved + d->pinned + d->held +
+    d->may_use + d->readonly;
   unsigned copies = strcmp (d->profile, "DUP") == 0 ? 2 : 1;
 
   return (d->total > taken ? d->total - taken : 0) +
     i->unallocated / copies;
+}
+
+static void
+get_image (struct fs *fs, struct btrnbd_pool_info *ret)
+{
+  struct image_info i;
+
+  images_get_info (fs->images, &i);
+  ret->image = (struct btrnbd_image_info) {
+    .clients = i.clients, .generation = i.generation, .limit = i.limit,
+    .held = ret->data.held + ret->metadata.held + ret->system.held,
+  };
+  if (i.ended)
+    copy_text (ret->image.ended, sizeof ret->image.ended, i.ended);
 }
 
 int
@@ -161,6 +177,7 @@ btrnbd_pool_get_info (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
   ret->unallocated = space_unallocated (fs->space);
   ret->global_reserve = space_global_reserve (fs->space);
   ret->free_estimate = estimate_free (ret);
+  get_image (fs, ret);
   return 0;
 }
 

@@ -110,6 +110,10 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
     .workers = opts->workers,
     .super_copy = opts->super_copy,
     .ignore_log = opts->ignore_log,
+    .no_image = opts->no_image,
+    .image_reserve = opts->image_reserve,
+    .image_ended = opts->image_ended,
+    .image_ended_opaque = opts->image_ended_opaque,
   };
   r = fs_open (devs, n, &fo, &p->fs);
   if (r < 0) {

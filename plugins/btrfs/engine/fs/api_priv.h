@@ -48,6 +48,9 @@ struct btrnbd_file {
   bool read_only;
   char *description;           /* or NULL */
 
+  struct image *image;         /* of a device of the pool itself: there is no
+                                  inode */
+  unsigned image_device;
 };
 
 /* --- api_pool.c --- */
@@ -84,6 +87,18 @@ extern int export_resolve (struct btrnbd_pool *, const char *name,
  */
 extern int export_description_get (struct btrnbd_pool *, struct inode *file,
                                    bool volume, char **ret);
+
+/* --- api_image.c --- */
+
+/* Is NAME one of ours, which no file has? */
+extern bool image_has_name (const char *name);
+extern int image_file_open (struct btrnbd_pool *, const char *name,
+                            struct btrnbd_file **ret);
+extern void image_file_close (struct btrnbd_file *);
+extern int image_export_name (struct btrnbd_pool *, const char *name,
+                              char *buf, size_t size);
+extern int image_extents (struct btrnbd_file *, uint64_t offset, uint64_t len,
+                          btrnbd_extent_fn, void *opaque);
 
 /* --- api_volumes.c --- */
 

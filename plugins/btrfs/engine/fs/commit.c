@@ -19,6 +19,7 @@
 #include "format/super.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
+#include "fs/image.h"
 #include "space/space.h"
 
 static uint64_t
@@ -71,6 +72,36 @@ commit_edit_super (struct fs *fs,
 {
   SCOPED_LOCK (&fs->commit->lock);
   fn (opaque, &fs->commit->super);
+}
+
+void
+commit_set_image (struct fs *fs, struct image *image)
+{
+  struct commit_ctx *c = fs->commit;
+
+  SCOPED_LOCK (&c->lock);
+  c->image = image;
+  while (c->capturing)
+    cond_wait (&c->cond, &c->lock);
+}
+
+/* Only this thread changes what was captured. */
+static void
+capture_image (struct commit_ctx *c)
+{
+  struct image *image;
+
+  mutex_lock (&c->lock);
+  image = c->image;
+  c->image = NULL;
+  c->capturing = image != NULL;
+  mutex_unlock (&c->lock);
+  if (image == NULL)
+    return;
+  image_capture (image, &c->captured);
+  SCOPED_LOCK (&c->lock);
+  c->capturing = false;
+  cond_broadcast (&c->cond);
 }
 
 int
@@ -348,6 +379,7 @@ step_capture (void *opaque, struct txn *txn)
   c->stats.ns_shut_total += ns;
   c->stats.ns_shut_max = MAX (c->stats.ns_shut_max, ns);
   mutex_unlock (&c->lock);
+  capture_image (c);
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
+#include "fs/image.h"
 #include "fs/memory.h"
 
 #define TICK_MS 1000
@@ -115,6 +116,7 @@ thread_main (void *opaque)
     if (trans_is_dirty (fs->trans))
       space_grow (fs->space);
     clean (fs);
+    images_tell (fs->images);
     space_discard (fs->space);
     if (interval != UINT_MAX && now_s () >= next) {
       commit_if_dirty (fs);

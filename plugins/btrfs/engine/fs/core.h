@@ -22,6 +22,12 @@ struct fs_opts {
   bool discard;                /* tell the devices what became free */
   unsigned super_copy;         /* superblock copy to open from, normally 0 */
   bool ignore_log;             /* serve the last commit, read-only */
+  bool no_image;               /* image_get refuses */
+  uint64_t image_reserve;      /* bytes that an image may hold; 0: a tenth of
+                                  the devices */
+  /* By a thread of the engine: an image was ended before its time. */
+  void (*image_ended) (void *opaque, uint64_t generation, const char *why);
+  void *image_ended_opaque;
 };
 
 struct fs {
@@ -44,6 +50,7 @@ struct fs {
   struct data *data;
   struct subvols *subvols;
   struct logs *logs;           /* NULL when read_only */
+  struct images *images;
 
   unsigned opened;             /* steps of open.c that are done */
   struct commit_ctx *commit;   /* see commit.h; NULL when read_only */

@@ -7,6 +7,8 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/commit_super.c \
 	$(ENGINE)/fs/commit_thread.c \
 	$(ENGINE)/fs/core.h \
+	$(ENGINE)/fs/image.c \
+	$(ENGINE)/fs/image.h \
 	$(ENGINE)/fs/open.c \
 	$(ENGINE)/fs/pending_log.c \
 	$(ENGINE)/fs/memory.c \
@@ -22,6 +24,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/api_dump_items.c \
 	$(ENGINE)/fs/api_exports.c \
 	$(ENGINE)/fs/api_files.c \
+	$(ENGINE)/fs/api_image.c \
 	$(ENGINE)/fs/api_info.c \
 	$(ENGINE)/fs/api_names.c \
 	$(ENGINE)/fs/api_pool.c \

@@ -14,6 +14,7 @@
 #include "fs/chunk_source.h"
 #include "fs/commit_priv.h"
 #include "fs/core.h"
+#include "fs/image.h"
 #include "fs/memory.h"
 #include "fs/prepare.h"
 
@@ -371,6 +372,19 @@ close_subvols (struct fs *fs)
 }
 
 static int
+open_images (struct fs *fs)
+{
+  return images_new (fs, &fs->images);
+}
+
+static void
+close_images (struct fs *fs)
+{
+  images_free (fs->images);
+  fs->images = NULL;
+}
+
+static int
 find_dead (struct fs *fs)
 {
   return fs->read_only ? 0 : subvols_find_dead (fs->subvols);
@@ -413,6 +427,7 @@ static const struct step steps[] = {
   { "free space tree, made anew", prepare_fst_build, NULL },
   { "quotas", prepare_quota, NULL },
   { "deleted subvolumes", find_dead, NULL },
+  { "image", open_images, close_images },
   { "commit thread", start_thread, commit_thread_stop },
 };
 

@@ -11,7 +11,8 @@
 static uint64_t
 group_free_bytes (const struct block_group *bg)
 {
-  uint64_t gone = bg->used + bg->reserved + bg->pinned + bg->super_bytes;
+  uint64_t gone = bg->used + bg->reserved + bg->pinned + bg->held +
+    bg->super_bytes;
 
   return bg->readonly || bg->removed || gone >= bg->length ? 0
     : bg->length - gone;
@@ -110,6 +111,10 @@ try_group (struct space *sp, struct block_group *bg, const struct alloc *a,
       bg->cursor = s + len;
     else
       len = 0;
+    /* Without memory it counts as the image's own. */
+    if (bg->mapped && len > 0 &&
+        free_map_set (&bg->young, s, len, true, NULL) < 0)
+      err_clear ();
   }
   mutex_unlock (&bg->lock);
   if (r < 0)
@@ -200,7 +205,8 @@ space_data_alloc (struct space *sp, uint64_t min, uint64_t want,
           is_aligned (want, sp->sectorsize));
   do
     r = alloc_extent (sp, &a, ret_start, ret_len);
-  while (r == 0 && *ret_len == 0 && space_wait_discard (sp));
+  while (r == 0 && *ret_len == 0 &&
+         (space_wait_discard (sp) || space_hold_yield (sp)));
   if (r == 0 && *ret_len == 0)
     r = err_new (ERR_nospace, "no free extent of %llu bytes",
                  (unsigned long long) min);
@@ -253,9 +259,10 @@ space_meta_alloc (struct space *sp, struct txn *txn, bool system,
   do
     r = alloc_extent (sp, &a, ret_bytenr, &len);
   while (r == 0 && len == 0 && space_wait_discard (sp));
-  if (r == 0 && len == 0 && !system) {
-    r = space_chunk_alloc (sp, txn, SPACE_METADATA, &made);
-    if (r == 0 && made)
+  if (r == 0 && len == 0) {
+    if (!system)
+      r = space_chunk_alloc (sp, txn, SPACE_METADATA, &made);
+    if (r == 0 && (made || space_hold_yield (sp)))
       r = alloc_extent (sp, &a, ret_bytenr, &len);
   }
   if (r < 0)
@@ -275,7 +282,7 @@ log_has_room (struct space *sp, uint64_t len)
   uint64_t gone;
 
   SCOPED_LOCK (&sp->lock);
-  gone = i->used + i->reserved + i->pinned + i->readonly;
+  gone = space_gone (i);
   return gone <= i->total &&
     i->total - gone >= i->may_use + sp->global + len;
 }

@@ -359,7 +359,7 @@ check_system (struct space *sp, struct txn *txn, struct tree *ct)
 
   {
     SCOPED_LOCK (&sp->lock);
-    gone = i->used + i->reserved + i->pinned + i->readonly;
+    gone = space_gone (i);
     low = gone + need > i->total;
   }
   return low ? make_chunk (sp, txn, ct, SPACE_SYSTEM, &made) : 0;
@@ -523,14 +523,14 @@ static bool
 may_remove (struct space *sp, struct block_group *bg, unsigned empty_left)
 {
   const struct space_info *i = &sp->info[bg->kind];
-  uint64_t gone = i->used + i->reserved + i->pinned + i->readonly +
-    i->may_use;
+  uint64_t gone = space_gone (i) + i->may_use;
 
   /* The map is ahead of the counters while an allocation is under way. */
   if (bg->loaded &&
       bg->map.nset != (bg->length - bg->super_bytes) / sp->sectorsize)
     return false;
   return bg->kind != SPACE_SYSTEM && !bg->readonly && !bg->fresh &&
+    !bg->mapped &&
     bg->used == 0 && bg->item_used == 0 && bg->reserved == 0 &&
     bg->pinned == 0 && bg->nocow == 0 && RB_EMPTY (&bg->changes) &&
     empty_left > 1 &&

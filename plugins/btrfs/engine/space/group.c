@@ -37,6 +37,7 @@ space_new (struct block_cache *cache, struct roots *rs, struct space **ret)
   mutex_init (&sp->ticket_lock, RANK_RESERVE);
   cond_init (&sp->ticket_cond);
   cond_init (&sp->discard_cond);
+  cond_init (&sp->nocow_cond);
   mutex_init (&sp->lock, RANK_SPACE);
   RB_INIT (&sp->groups);
   *ret = sp;
@@ -48,6 +49,7 @@ group_free (struct block_group *bg)
 {
   fst_changes_clear (&bg->changes);
   free_map_done (&bg->map);
+  space_hold_cleanup (bg);
   mutex_done (&bg->lock);
   free (bg);
 }
@@ -82,6 +84,7 @@ space_free (struct space *sp)
   free (sp->committing.r);
   free (sp->discards.r);
   mutex_done (&sp->lock);
+  cond_done (&sp->nocow_cond);
   cond_done (&sp->discard_cond);
   cond_done (&sp->ticket_cond);
   mutex_done (&sp->ticket_lock);
@@ -399,6 +402,7 @@ space_get_numbers (struct space *sp, enum space_kind kind,
   ret->used = i->used;
   ret->reserved = i->reserved;
   ret->pinned = i->pinned;
+  ret->held = i->held;
   ret->may_use = i->may_use;
   ret->readonly = i->readonly;
   return 0;
@@ -432,9 +436,10 @@ space_nocow_begin (struct space *sp, uint64_t start)
   }
   SCOPED_LOCK (&sp->lock);
   bg = space_find (sp, start);
-  if (bg == NULL || bg->readonly)
+  if (bg == NULL || bg->readonly || space_hold_has (sp, start))
     return false;
   bg->nocow++;
+  sp->nocow++;
   return true;
 }
 
@@ -445,8 +450,10 @@ space_nocow_end (struct space *sp, uint64_t start)
 
   SCOPED_LOCK (&sp->lock);
   bg = space_find (sp, start);
-  assert (bg && bg->nocow > 0);
+  assert (bg && bg->nocow > 0 && sp->nocow > 0);
   bg->nocow--;
+  if (--sp->nocow == 0)
+    cond_broadcast (&sp->nocow_cond);
 }
 
 /* --- the way of a byte --- */
@@ -597,8 +604,15 @@ void
 space_give_back (struct space *sp, struct block_group *bg, uint64_t start,
                  uint64_t len)
 {
-  space_freed (sp, bg->kind);
   SCOPED_LOCK (&bg->lock);
+  space_give_back_locked (sp, bg, start, len);
+}
+
+void
+space_give_back_locked (struct space *sp, struct block_group *bg,
+                        uint64_t start, uint64_t len)
+{
+  space_freed (sp, bg->kind);
   if (!bg->loaded ||
       free_map_set (&bg->map, (start - bg->start) / sp->sectorsize,
                     len / sp->sectorsize, true, NULL) == 0)
@@ -622,9 +636,7 @@ unpin (struct space *sp, uint64_t start, uint64_t len)
     assert (bg->pinned >= part);
     bg->pinned -= part;
     sp->info[bg->kind].pinned -= part;
-    if (bg->readonly)
-      sp->info[bg->kind].readonly += part;
-    space_give_back (sp, bg, start, part);
+    space_range_unpinned (sp, bg, start, part);
     start += part;
     len -= part;
   }
@@ -658,12 +670,8 @@ finish_locked (struct space *sp)
   struct block_group *bg, *next;
   size_t i;
 
-  for (i = 0; i < sp->committing.n; i++) {
+  for (i = 0; i < sp->committing.n; i++)
     unpin (sp, sp->committing.r[i].start, sp->committing.r[i].len);
-    if (sp->discard)
-      ranges_add (&sp->discards, sp->committing.r[i].start,
-                  sp->committing.r[i].len);
-  }
   sp->committing.n = 0;
   for (bg = sp->removed_committing; bg; bg = next) {
     next = bg->next_removed;
@@ -682,5 +690,6 @@ space_finish_commit (struct space *sp)
     SCOPED_LOCK (&sp->lock);
     finish_locked (sp);
   }
+  space_hold_finish (sp);
   space_refresh (sp);
 }

@@ -132,6 +132,21 @@ exclude_supers (struct space *sp, struct block_group *bg)
   return r;
 }
 
+/* The tree does not know of the image. */
+static int
+exclude_held (struct block_group *bg)
+{
+  uint64_t at = 0, s, len;
+  int r = 0;
+
+  while (bg->mapped && r == 0 &&
+         free_map_next_run (&bg->held_map, at, true, &s, &len)) {
+    r = free_map_set (&bg->map, s, len, false, NULL);
+    at = s + len;
+  }
+  return r;
+}
+
 static int
 load_locked (struct space *sp, struct block_group *bg, struct block *root,
              bool trusted)
@@ -145,7 +160,9 @@ load_locked (struct space *sp, struct block_group *bg, struct block *root,
     r = load_from_fst (sp, bg, root);
   else
     r = load_from_extents (sp, bg, root);
-  return r == 0 ? exclude_supers (sp, bg) : r;
+  if (r == 0)
+    r = exclude_supers (sp, bg);
+  return r == 0 ? exclude_held (bg) : r;
 }
 
 int

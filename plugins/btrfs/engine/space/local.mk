@@ -8,6 +8,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/space/fst_build.c \
 	$(ENGINE)/space/fst_tree.c \
 	$(ENGINE)/space/group.c \
+	$(ENGINE)/space/hold.c \
 	$(ENGINE)/space/load.c \
 	$(ENGINE)/space/reserve.c \
 	$(ENGINE)/space/space.h \

@@ -51,7 +51,7 @@ hidden_demand (const struct space *sp)
 static uint64_t
 gone_bytes (const struct space_info *i)
 {
-  return i->used + i->reserved + i->pinned + i->readonly + i->may_use;
+  return space_gone (i) + i->may_use;
 }
 
 /* One data chunk is kept aside: data must be able to grow, too. */
@@ -254,8 +254,8 @@ space_grow (struct space *sp)
   {
     SCOPED_LOCK (&sp->lock);
     low = sp->loaded && sp->unallocated > 0 &&
-      m->used + m->reserved + m->pinned + hidden_demand (sp) + sp->global >
-        m->total / 5 * 4;
+      m->used + m->reserved + m->pinned + m->held + hidden_demand (sp) +
+        sp->global > m->total / 5 * 4;
   }
   if (low && in_txn (sp, space_chunk_alloc, SPACE_METADATA, &made) < 0)
     err_clear ();
@@ -277,6 +277,8 @@ wait_for (struct space *sp, const struct want *w, bool *ret_ok)
   mutex_unlock (&sp->ticket_lock);
 
   r = work_for (sp, w, ret_ok);
+  if (r == 0 && !*ret_ok && space_hold_yield (sp))
+    r = work_for (sp, w, ret_ok);
 
   mutex_lock (&sp->ticket_lock);
   sp->ticket_serving++;
@@ -301,8 +303,11 @@ get_promise (struct space *sp, const struct want *w)
   if (promise (sp, w, false))
     return 0;
   /* A thread inside a transaction cannot wait for its commit. */
-  if (trans_in_txn (sp->trans))
+  if (trans_in_txn (sp->trans)) {
     ok = promise (sp, w, true);
+    if (!ok && space_hold_yield (sp))
+      ok = promise (sp, w, true);
+  }
   else
     r = wait_for (sp, w, &ok);
   if (r < 0)

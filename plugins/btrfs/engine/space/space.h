@@ -3,11 +3,13 @@
  * Counters of each kind of space (data, metadata, system; one kind for all
  * in mixed pools):
  *
- *   total = used + reserved + pinned + readonly + free;  may_use <= free
+ *   total = used + reserved + pinned + held + readonly + free
+ *   may_use <= free
  *   (metadata may overcommit against unallocated device space)
  *
  * A byte's way:  may_use (promised) -> reserved (allocated, not yet in the
- * extent tree) -> used -> pinned (freed, until the commit is durable) -> free.
+ * extent tree) -> used -> pinned (freed, until the commit is durable) ->
+ * [held (until the image of an older commit is closed) ->] free.
  *
  * Block groups are opened lazily: reads need none; the first allocation from
  * a group loads its free space from the *committed* free-space tree.
@@ -53,7 +55,8 @@ extern void space_data_free (struct space *, uint64_t start, uint64_t len);
 extern void space_data_unalloc (struct space *, uint64_t start, uint64_t len);
 
 /* NOCOW writes: hold the group of START writable (it may not become
- * read-only meanwhile); false when it is read-only already.
+ * read-only meanwhile); false when it is read-only already, or when an image
+ * has the extent there.
  */
 extern bool space_nocow_begin (struct space *, uint64_t start);
 extern void space_nocow_end (struct space *, uint64_t start);
@@ -61,7 +64,7 @@ extern void space_nocow_end (struct space *, uint64_t start);
 /* --- numbers --- */
 
 struct space_numbers {       /* bytes, logical unless named otherwise */
-  uint64_t total, used, reserved, pinned, may_use, readonly;
+  uint64_t total, used, reserved, pinned, held, may_use, readonly;
   uint64_t profile;          /* BTRFS_BG_* profile bits of new chunks */
 };
 enum space_kind { SPACE_DATA, SPACE_METADATA, SPACE_SYSTEM, SPACE_KINDS };
@@ -73,6 +76,34 @@ extern uint64_t space_global_reserve (struct space *);
 
 /* Is there a block group at START, and may it be written (nocow)? */
 extern bool space_is_readonly (struct space *, uint64_t start);
+
+/* --- the image: a generation that stays in place (hold.c) --- */
+
+/* From here on nothing that is on disk is overwritten; returns when writes in
+ * place that had begun are done.  The next commit that calls
+ * space_hold_capture is the one that is held, with at most LIMIT bytes that
+ * are not free because of it.  There is no other hold.  No lock is held.
+ */
+extern int space_hold_begin (struct space *, uint64_t limit,
+                             uint64_t *ret_id);
+/* What TRANSID's trees lead to is held, once it is durable: joins are shut
+ * out, space_capture has been called.  No effect if hold ID has ended.
+ */
+extern void space_hold_capture (struct space *, uint64_t id,
+                                uint64_t transid);
+/* Everything that was kept only for it is free; nothing if it has ended. */
+extern void space_hold_end (struct space *, uint64_t id);
+/* The same before its time; WHY is a constant.  False: it had ended. */
+extern bool space_hold_cancel (struct space *, const char *why);
+/* 0 while all of it is in its place; -ERR_image_ended with the reason. */
+extern int space_hold_check (struct space *, uint64_t id);
+/* The reason, a constant; NULL: it is in its place. */
+extern const char *space_hold_why (struct space *, uint64_t id);
+/* 0 when nothing is held.  What is not younger may not be overwritten; what
+ * is younger may be part of an extent that space_is_held has to be asked for.
+ */
+extern uint64_t space_held_generation (const struct space *);
+extern bool space_is_held (struct space *, uint64_t addr);
 
 /* --- metadata promises: for struct trans_hooks --- */
 

@@ -32,14 +32,20 @@ struct block_group {
   bool fresh;                  /* items not made yet */
   bool removed;
   unsigned nocow;              /* writers in place */
+  uint64_t held;               /* freed, but the image has it */
   /* Changed under both locks, read under either. */
   bool readonly;
+  bool mapped;                 /* the image has this group */
 
   struct mutex lock;           /* RANK_BLOCK_GROUP; protects all below */
   bool loaded;
   struct free_map map;         /* of sectors that may be allocated */
   uint64_t cursor;             /* sector to search from */
   struct fst_changes changes;
+  /* With `mapped`: sectors taken since the image's commit, and those that are
+   * held.
+   */
+  struct free_map young, held_map;
 
   /* Protected by the free space tree's lock (exclusive). */
   bool fst_ready;              /* the tree has this group's items */
@@ -51,7 +57,22 @@ RB_HEAD (groups, block_group);
 RB_PROTOTYPE (groups, block_group, entry, block_group_cmp)
 
 struct space_info {
-  uint64_t total, used, reserved, pinned, readonly, may_use;
+  uint64_t total, used, reserved, pinned, held, readonly, may_use;
+};
+
+/* What chunks have that is not free, promises aside. */
+static inline uint64_t
+space_gone (const struct space_info *i)
+{
+  return i->used + i->reserved + i->pinned + i->held + i->readonly;
+}
+
+/* A hold: see hold.c. */
+enum hold_state {
+  HOLD_NONE,
+  HOLD_BEGUN,                  /* of the next commit that captures it */
+  HOLD_CAPTURED,               /* that commit is under way */
+  HOLD_ACTIVE,
 };
 
 struct space_range { uint64_t start, len; };
@@ -105,6 +126,14 @@ struct space {
   bool waiters;                /* somebody holds a ticket */
   bool discarding;             /* free space is out of its map for a moment */
   struct cond discard_cond;    /* not any more */
+  enum hold_state hold;
+  uint64_t hold_id;            /* of the newest hold */
+  uint64_t hold_limit;         /* most bytes that it may keep */
+  uint64_t hold_generation;    /* also read atomically; 0: there is no hold,
+                                  UINT64_MAX: not captured yet */
+  const char *hold_why;        /* how the newest one was ended, or NULL */
+  unsigned nocow;              /* writers in place, in all groups */
+  struct cond nocow_cond;      /* there is none */
   struct fst_stats fst_stats;
   uint64_t *dev_used;          /* per device: 1 + new bytes used, 0: same */
   struct ranges pinned, committing, discards;
@@ -148,6 +177,9 @@ extern int space_add_group (struct space *, uint64_t start, uint64_t length,
  */
 extern void space_give_back (struct space *, struct block_group *,
                              uint64_t start, uint64_t len);
+/* The same with the group's lock held, too. */
+extern void space_give_back_locked (struct space *, struct block_group *,
+                                    uint64_t start, uint64_t len);
 extern int ranges_add (struct ranges *, uint64_t start, uint64_t len);
 
 /* The tree that holds block group items. */
@@ -157,6 +189,21 @@ extern struct root *space_group_root (struct space *);
  * space->lock nor the group's lock is held.
  */
 extern int space_load_free (struct space *, struct block_group *);
+
+/* hold.c; space->lock held.  A range of one group that has been freed, by a
+ * commit that is durable now, is free; or held, if the image has it.
+ */
+extern void space_range_unpinned (struct space *, struct block_group *,
+                                  uint64_t start, uint64_t len);
+/* After what a commit has freed was unpinned; the lock is not held. */
+extern void space_hold_finish (struct space *);
+/* May nothing be written over ADDR because the image has it? */
+extern bool space_hold_has (struct space *, uint64_t addr);
+extern void space_hold_cleanup (struct block_group *);
+/* Whoever writes goes first: if an image has space that could help, it ends.
+ * False: it cannot help, or there is none.  space->lock is not held.
+ */
+extern bool space_hold_yield (struct space *);
 
 /* Wait until a discard has given back what it holds; false: none is running.
  * Who finds no room asks this before giving up.

@@ -68,6 +68,10 @@ extern uint64_t volume_dev_stat (const struct volume *, unsigned index,
 extern void volume_dev_stat_set (struct volume *, unsigned index,
                                  enum dev_stat, uint64_t value);
 
+/* Bytes of device INDEX as they are there. */
+extern int volume_read_device (struct volume *, unsigned index,
+                               uint64_t offset, void *buf, size_t len);
+
 /* --- chunk map --- */
 
 struct chunk_stripe {
@@ -196,6 +200,14 @@ enum super_copies {
  */
 extern int volume_write_supers (struct volume *, const struct btrfs_super *,
                                 enum super_copies);
+/* SUPER, as for volume_write_supers, becomes that of device INDEX, but for
+ * what super_seal_copy does.
+ */
+extern void volume_super_fill (struct volume *, unsigned index,
+                               struct btrfs_super *);
+/* Copy COPY as device INDEX has it, checked; SUPER aligned for I/O. */
+extern int volume_super_read (struct volume *, unsigned index, unsigned copy,
+                              struct btrfs_super *);
 /* Is every copy that a device has room for intact and of GENERATION?  After a
  * crash between the first and the others it is not.
  */

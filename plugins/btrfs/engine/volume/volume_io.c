@@ -628,3 +628,17 @@ volume_write_mirror (struct volume *v, uint64_t logical, unsigned mirror,
   }
   return r;
 }
+
+int
+volume_read_device (struct volume *v, unsigned index, uint64_t offset,
+                    void *buf, size_t len)
+{
+  struct iovec iov = { buf, len };
+  struct io_op io = { .kind = IO_READ, .offset = offset, .len = len,
+                      .iov = &iov, .iovcnt = 1 };
+
+  run_on (v, index, &io, 1);
+  if (io.result < 0)
+    note_failure (v, &io, index);
+  return io.result;
+}

@@ -169,9 +169,8 @@ supers_load (struct volume *v, struct device **devs, size_t n, unsigned copy)
 
 /* --- writing --- */
 
-/* SUPER becomes that of device D. */
-static void
-fill_device (struct volume *v, unsigned index, struct btrfs_super *super)
+void
+volume_super_fill (struct volume *v, unsigned index, struct btrfs_super *super)
 {
   const struct vol_dev *d = &v->devs[index];
 
@@ -190,12 +189,10 @@ static int
 seal_copy (struct volume *v, unsigned index, unsigned copy,
            struct btrfs_super *super)
 {
-  const uint64_t offset = super_offset (copy);
   int r;
 
-  super->bytenr = le64_make (offset);
-  super_seal (super);
-  r = super_check (super, offset);
+  super_seal_copy (super, copy);
+  r = super_check (super, super_offset (copy));
   return err_note (r, "%s: refusing to write superblock",
                    device_get_info (v->devs[index].pub.dev)->name);
 }
@@ -252,7 +249,7 @@ write_device (struct volume *v, unsigned index, struct btrfs_super *super,
 {
   int r = 0;
 
-  fill_device (v, index, super);
+  volume_super_fill (v, index, super);
   if (copies != SUPER_OTHERS)
     r = write_copy (v, index, 0, super);
   if (r == 0 && copies != SUPER_FIRST)
@@ -308,7 +305,7 @@ supers_prepare_others (struct volume *v, const struct btrfs_super *super,
       ret[*ret_n] = (struct super_copy) { .dev = i,
         .offset = super_offset (k), .iov = { copy, sizeof *copy } };
       *copy = *super;
-      fill_device (v, i, copy);
+      volume_super_fill (v, i, copy);
       if (!has_copy (copy, k)) {
         free (copy);
         continue;
@@ -319,6 +316,13 @@ supers_prepare_others (struct volume *v, const struct btrfs_super *super,
         return r;
     }
   return 0;
+}
+
+int
+volume_super_read (struct volume *v, unsigned index, unsigned copy,
+                   struct btrfs_super *super)
+{
+  return read_copy (v->devs[index].pub.dev, copy, super);
 }
 
 bool
