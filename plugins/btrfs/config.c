@@ -10,6 +10,7 @@
 
 #define CACHE_MIN (INT64_C (1) << 20)
 #define CACHE_MAX (INT64_C (1) << 40)
+#define IMAGE_RESERVE_MIN (INT64_C (1) << 20)
 #define COMMIT_INTERVAL_MAX 3600
 #define WORKERS_MAX 256
 #define DEVICES_MAX 1024
@@ -87,6 +88,22 @@ set_bool (const char *value, bool *to)
 }
 
 static int
+set_image_reserve (const char *value)
+{
+  int64_t n = nbdkit_parse_size (value);
+
+  if (n < 0)
+    return -1;
+  if (n > 0 && n < IMAGE_RESERVE_MIN) {
+    nbdkit_error ("image-reserve=%s: must be 0 or at least 1M", value);
+    return -1;
+  }
+  plugin_config.opts.no_image = n == 0;
+  plugin_config.opts.image_reserve = n;
+  return 0;
+}
+
+static int
 set_control (const char *value)
 {
   free (plugin_config.control);
@@ -138,6 +155,8 @@ plugin_config_set (const char *key, const char *value)
     return set_bool (value, &plugin_config.opts.discard);
   if (strcmp (key, "write-through") == 0)
     return set_bool (value, &plugin_config.write_through);
+  if (strcmp (key, "image-reserve") == 0)
+    return set_image_reserve (value);
   if (strcmp (key, "super-copy") == 0)
     return set_number (key, value, 2, &plugin_config.opts.super_copy);
   if (strcmp (key, "log") == 0)
@@ -191,4 +210,5 @@ plugin_dump (void)
   printf ("btrfs_multi_device=no\n");
   printf ("btrfs_log_tree=no\n");
   printf ("btrfs_device_nbd=yes\n");
+  printf ("btrfs_image=yes\n");
 }

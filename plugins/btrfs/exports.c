@@ -7,6 +7,7 @@
 #include "plugin.h"
 
 #define EXPORTS_MAX 10000       /* nbdkit takes no more */
+#define DEVICES_MAX 1024        /* of a pool, each an image */
 #define EXPORT_NAME_MAX 4096
 #define EXPORT_DESCRIPTION_MAX 4096
 
@@ -29,7 +30,10 @@ plugin_list_exports (int readonly, int is_tls, struct nbdkit_exports *exports)
 
   (void) readonly;
   (void) is_tls;
-  r = btrnbd_exports (plugin_pool, EXPORTS_MAX, add_export, exports);
+  r = btrnbd_exports (plugin_pool, EXPORTS_MAX - DEVICES_MAX, add_export,
+                      exports);
+  if (r == 0)
+    r = btrnbd_images (plugin_pool, add_export, exports);
   if (r == -BTRNBD_ERR_BASE) /* nbdkit has said why */
     return -1;
   return r < 0 ? plugin_fail (r, "listing exports") : 0;

@@ -142,6 +142,7 @@ plugin_after_fork (void)
   int r;
 
   claim = NULL;
+  plugin_config.opts.image_ended = plugin_control_image_ended;
   r = btrnbd_claim_open (c, &plugin_config.opts, &plugin_pool);
   if (r < 0)
     return plugin_fail (r, "cannot open the pool");

@@ -29,6 +29,7 @@ extern struct plugin_config plugin_config;
   "commit-interval=SECS  Commit at least this often (default 30).\n"    \
   "discard=BOOL          Discard what became free (default false).\n"   \
   "write-through=BOOL    What is answered is durable (default false).\n"  \
+  "image-reserve=SIZE    Most space that @pool may hold (default a tenth).\n" \
   "super-copy=N          Recovery: open from superblock copy 1 or 2.\n"    \
   "workers=N             Threads of the engine (default one per core)."
 
@@ -75,6 +76,9 @@ extern int plugin_control_listen (void);
 extern int plugin_control_start (void);
 extern void plugin_control_stop (void);
 extern bool plugin_control_is_listener (int fd);
+/* As `image_ended` of struct btrnbd_open_opts. */
+extern void plugin_control_image_ended (void *opaque, uint64_t generation,
+                                        const char *why);
 /* On our own socket: an export was opened or closed. */
 extern void plugin_control_export (const char *type, const char *name);
 

@@ -73,6 +73,15 @@ plugin_control_export (const char *type, const char *name)
                      rpc_string (name)));
 }
 
+void
+plugin_control_image_ended (void *opaque, uint64_t generation,
+                            const char *why)
+{
+  (void) opaque;
+  emit (json_pack ("{s:s,s:{s:I,s:s}}", "type", "image.ended", "params",
+                   "generation", (json_int_t) generation, "why", why));
+}
+
 /* --- calls --- */
 
 /* 0 and the text of the result, or a code and that of the error. */

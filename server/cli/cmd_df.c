@@ -16,6 +16,22 @@ print_space (const json_t *df, const char *name)
           cli_size (used, used_text), total ? 100.0 * used / total : 0.0);
 }
 
+/* What @pool costs, while somebody has it open. */
+static void
+print_image (const json_t *df)
+{
+  const json_t *i = json_object_get (df, "image");
+  char held[CLI_SIZE_MAX], limit[CLI_SIZE_MAX];
+
+  if (cli_json_u64 (i, "clients") == 0)
+    return;
+  printf ("held by @pool %s of %s", cli_size (cli_json_u64 (i, "held"), held),
+          cli_size (cli_json_u64 (i, "limit"), limit));
+  if (*cli_json_text (i, "ended"))
+    printf (", ended: %s", cli_json_text (i, "ended"));
+  putchar ('\n');
+}
+
 static void
 print_df (const json_t *df)
 {
@@ -30,6 +46,7 @@ print_df (const json_t *df)
                                           size));
   printf ("free, about   %s\n", cli_size (cli_json_u64 (df, "free_estimate"),
                                           size));
+  print_image (df);
 }
 
 int

@@ -8,6 +8,7 @@
 static void
 print_info (const json_t *i)
 {
+  const json_t *image = json_object_get (i, "image");
   char total[CLI_SIZE_MAX], used[CLI_SIZE_MAX];
 
   printf ("label       ");
@@ -30,6 +31,12 @@ print_info (const json_t *i)
           cli_json_u64 (i, "nodesize"), cli_json_u64 (i, "sectorsize"),
           cli_json_text (i, "csum"), cli_json_u64 (i, "incompat"),
           cli_json_u64 (i, "compat_ro"), cli_json_text (i, "features"));
+  if (cli_json_u64 (image, "clients") > 0)
+    printf ("@pool       %" PRIu64 " clients, generation %" PRIu64 "%s%s\n",
+            cli_json_u64 (image, "clients"),
+            cli_json_u64 (image, "generation"),
+            *cli_json_text (image, "ended") ? ", ended: " : "",
+            cli_json_text (image, "ended"));
   if (*cli_json_text (i, "read_only_reason"))
     printf ("read-only   %s\n", cli_json_text (i, "read_only_reason"));
 }

@@ -554,8 +554,7 @@ conn_check_access (struct conn *c)
 {
   struct rules *rules = exports_rules (&c->server->exports);
 
-  if (!access_allows (rules_find (rules, c->handle->name).allow,
-                      &c->context))
+  if (!rules_let_in (rules, c->handle->name, &c->context))
     conn_end (c, "access was withdrawn");
   rules_unref (rules);
 }

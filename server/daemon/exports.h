@@ -42,6 +42,12 @@ extern void rules_unref (struct rules *); /* accepts NULL */
 /* The result points into the rule set. */
 extern struct export_settings rules_find (const struct rules *,
                                           const char *name);
+/* May this peer open export NAME?  One that begins with "@" shows what all
+ * others hold (a pool's image of itself): without a rule of its own it is for
+ * who may open all of them.
+ */
+extern bool rules_let_in (const struct rules *, const char *name,
+                          const struct host_context *);
 /* Nothing is hidden from this peer. */
 extern bool rules_hide_nothing (const struct rules *,
                                 const struct host_context *);

@@ -58,8 +58,7 @@ run_list (struct job *j)
     return EPERM;
   rules = exports_rules (&s->exports);
   for (i = 0; i < x->count; ++i)
-    if (access_allows (rules_find (rules, x->v[i].name).allow,
-                       &j->conn->context))
+    if (rules_let_in (rules, x->v[i].name, &j->conn->context))
       x->v[kept++] = x->v[i];
     else
       host_export_done (&x->v[i]);
@@ -73,13 +72,11 @@ open_allowed (struct job *j, const struct rules *rules)
 {
   struct server *s = j->conn->server;
   struct host_context *context = &j->conn->context;
-  struct export_settings set;
   char *name;
 
   if (handle_name (&s->plugin, context, &name, &j->text) == -1)
     return ENOENT;
-  set = rules_find (rules, name);
-  if (!access_allows (set.allow, context)) {
+  if (!rules_let_in (rules, name, context)) {
     fail (&j->text, "its rules do not allow it");
     free (name);
     return EACCES;
@@ -91,7 +88,8 @@ open_allowed (struct job *j, const struct rules *rules)
       return EBUSY;
     }
   }
-  return handle_open (&s->plugin, context, name, set.read_only, &j->handle,
+  return handle_open (&s->plugin, context, name,
+                      rules_find (rules, name).read_only, &j->handle,
                       &j->text) == -1 ? ENOENT : 0;
 }
 

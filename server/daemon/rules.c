@@ -263,6 +263,29 @@ rules_find (const struct rules *x, const char *name)
   return set;
 }
 
+/* A rule of its own, not of all exports. */
+static bool
+names_image (const struct rule *r, const char *name)
+{
+  return r->name[0] == '@' && r->allow != NULL && applies (r, name);
+}
+
+bool
+rules_let_in (const struct rules *x, const char *name,
+              const struct host_context *c)
+{
+  size_t i;
+
+  if (!access_allows (rules_find (x, name).allow, c))
+    return false;
+  if (name[0] != '@')
+    return true;
+  for (i = 0; i < x->count; ++i)
+    if (names_image (&x->v[i], name))
+      return true;
+  return rules_hide_nothing (x, c);
+}
+
 bool
 rules_hide_nothing (const struct rules *x, const struct host_context *c)
 {

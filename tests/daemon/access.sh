@@ -64,6 +64,40 @@ else
 fi
 ok "stop" stop_daemon
 
+# --- the image of a pool shows what others hold ---
+
+image=$tmp/image.img
+ok "make a pool" "$BTRNBD" -d "$image" mkfs --size 256M
+ok "with a volume" "$BTRNBD" -d "$image" create vm1 --size 1M
+image_for ()
+{
+  printf '%s\n' "[pool main]" "device = $image" "${@:2}" >"$conf"
+  ok "$1: start" start_daemon -c "$conf" --plugin-dir "${PLUGIN%/*}"
+}
+image_for "no rules"
+is "$(raw "$sock" list | tr '\n' ' ')" "vm1 @pool " "no rules: listed"
+is "$(raw "$sock" go @pool)" "open 268435456 ro" "no rules: opened"
+ok "stop" stop_daemon
+image_for "all are let in" "[export *]" "allow = any" "[export vm1]" \
+  "allow = uid:$me"
+is "$(raw "$sock" go @pool)" "open 268435456 ro" "all are let in: opened"
+ok "stop" stop_daemon
+image_for "one is hidden" "[export *]" "allow = any" "[export vm2]" \
+  "allow = uid:$((me + 1))"
+is "$(raw "$sock" list | tr '\n' ' ')" "vm1 " "one is hidden: not listed"
+is "$(raw "$sock" go @pool)" "$unknown" "one is hidden: refused"
+ok "stop" stop_daemon
+image_for "a rule of its own" "[export vm1]" "allow = none" "[export @pool]" \
+  "allow = uid:$me"
+is "$(raw "$sock" list | tr '\n' ' ')" "@pool " "a rule of its own: listed"
+is "$(raw "$sock" go @pool/1)" "open 268435456 ro" \
+  "a rule of its own: under its other name"
+ok "stop" stop_daemon
+image_for "not for me" "[export @pool]" "allow = none"
+is "$(raw "$sock" go @pool/1)" "$unknown" "not for me: refused"
+is "$(raw "$sock" go vm1)" "open 1048576 rw" "not for me: but all else"
+ok "stop" stop_daemon
+
 # --- patterns: each setting from the most special section that has it ---
 
 cat >"$conf" <<END

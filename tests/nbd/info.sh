@@ -41,9 +41,11 @@ grep -qx "dir/file.raw 12345 -" <<<"$list" && pass "a file in the list" ||
   { fail "a file in the list"; diag "$list"; }
 grep -q "^dir/ä€𝄞 12345" <<<"$list" && pass "a UTF-8 name" ||
   { fail "a UTF-8 name"; diag "$list"; }
-grep -q "@\|disk0/disk" <<<"$list" && fail "what must not be in the list" ||
+grep -q "@file\|disk0/disk" <<<"$list" && fail "what must not be in the list" ||
   pass "what must not be in the list"
 is "$(head -n1 <<<"$list" | cut -d' ' -f1)" disk0 "volumes come first"
+like "$(tail -n1 <<<"$list")" "^@pool 1073741824 the pool itself" \
+  "the pool itself comes last"
 not_ok "several volumes: no default" nbdinfo "$nbdkit_uri"
 
 py "names" <<'PY'

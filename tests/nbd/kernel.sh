@@ -32,7 +32,7 @@ serve "$img" || { fail "serve"; done_testing; }
 is "$(nbdinfo --list --json "$nbdkit_uri" | /usr/bin/python3 -c '
 import json, sys
 print(*[e["export-name"] for e in json.load(sys.stdin)["exports"]])')" \
-   "vm1 vm1@monday clone.raw isos/old/x.iso prealloc.raw tiny" "the list"
+   "vm1 vm1@monday clone.raw isos/old/x.iso prealloc.raw tiny @pool" "the list"
 # sum_of EXPORT
 sum_of ()
 {

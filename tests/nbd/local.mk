@@ -6,6 +6,7 @@ NBD_TESTS = \
 	tests/nbd/enospc.sh \
 	tests/nbd/fio.sh \
 	tests/nbd/fuse.sh \
+	tests/nbd/image.sh \
 	tests/nbd/info.sh \
 	tests/nbd/io.sh \
 	tests/nbd/kernel.sh \

@@ -3,6 +3,18 @@
 
 #include "control/methods_priv.h"
 
+static json_t *
+image_json (const struct btrnbd_image_info *i)
+{
+  return json_pack ("{s:i,s:o,s:o,s:o,s:o}",
+                    "clients", (int) i->clients,
+                    "generation", control_u64 (i->generation),
+                    "held", control_u64 (i->held),
+                    "limit", control_u64 (i->limit),
+                    "ended", i->ended[0] ? json_string (i->ended)
+                    : json_null ());
+}
+
 void
 control_pool_info (struct control_call *call)
 {
@@ -17,7 +29,7 @@ control_pool_info (struct control_call *call)
     return;
   }
   call->result =
-    json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:s,s:o,s:o,s:s,s:b,s:o}",
+    json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:s,s:o,s:o,s:s,s:b,s:o,s:o}",
                "uuid", i.uuid,
                "label", rpc_string (i.label),
                "generation", control_u64 (i.generation),
@@ -32,18 +44,20 @@ control_pool_info (struct control_call *call)
                "features", i.features,
                "read_only", i.read_only_reason[0] != '\0',
                "read_only_reason", i.read_only_reason[0]
-               ? rpc_string (i.read_only_reason) : json_null ());
+               ? rpc_string (i.read_only_reason) : json_null (),
+               "image", image_json (&i.image));
 }
 
 static json_t *
 space_json (const struct btrnbd_space *s)
 {
-  return json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:o}",
+  return json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                     "profile", s->profile,
                     "total", control_u64 (s->total),
                     "used", control_u64 (s->used),
                     "reserved", control_u64 (s->reserved),
                     "pinned", control_u64 (s->pinned),
+                    "held", control_u64 (s->held),
                     "may_use", control_u64 (s->may_use),
                     "readonly", control_u64 (s->readonly));
 }
@@ -61,7 +75,7 @@ control_pool_df (struct control_call *call)
     control_failed (call, r);
     return;
   }
-  call->result = json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+  call->result = json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                             "total_bytes", control_u64 (i.total_bytes),
                             "bytes_used", control_u64 (i.bytes_used),
                             "free_estimate", control_u64 (i.free_estimate),
@@ -69,7 +83,8 @@ control_pool_df (struct control_call *call)
                             "global_reserve", control_u64 (i.global_reserve),
                             "data", space_json (&i.data),
                             "metadata", space_json (&i.metadata),
-                            "system", space_json (&i.system));
+                            "system", space_json (&i.system),
+                            "image", image_json (&i.image));
 }
 
 void
