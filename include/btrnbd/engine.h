@@ -393,6 +393,26 @@ extern int btrnbd_flush (struct btrnbd_file *);
 extern int btrnbd_prefetch (struct btrnbd_file *, uint64_t offset,
                             uint64_t len);
 extern int btrnbd_truncate (struct btrnbd_file *, uint64_t size);
+
+/* A new file that takes the place of what is at PATH, a file, the disk of a
+ * volume or nothing, at once and durably, or not at all.  It has the mode,
+ * owner, attributes and (of a volume) size of what it replaces, and is NOCOW
+ * if that was; else as the arguments say, with 0644.  Until then its name
+ * begins with BTRNBD_UNFINISHED and is in no list of exports; what a crash
+ * leaves of it goes with the next try.  -ERR_busy when what is there is open
+ * or has other names, or somebody else is about to replace it.
+ */
+#define BTRNBD_UNFINISHED ".btrnbd-put."
+struct btrnbd_replace;
+extern int btrnbd_replace_begin (struct btrnbd_pool *, const char *path,
+                                 bool nocow, struct btrnbd_replace **ret);
+/* To be written; not to be closed. */
+extern struct btrnbd_file *btrnbd_replace_file (struct btrnbd_replace *);
+extern bool btrnbd_replace_is_volume (const struct btrnbd_replace *);
+/* Both end it, also with an error. */
+extern int btrnbd_replace_commit (struct btrnbd_replace *);
+extern void btrnbd_replace_abort (struct btrnbd_replace *);
+
 #define BTRNBD_EXTENT_HOLE 1u
 #define BTRNBD_EXTENT_ZERO 2u
 typedef int (*btrnbd_extent_fn) (void *opaque, uint64_t offset, uint64_t len,

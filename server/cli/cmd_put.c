@@ -2,7 +2,8 @@
  *
  * An existing volume keeps its size (what is behind the end of FILE becomes a
  * hole); an existing file takes FILE's; a new file is created.  Holes of FILE
- * stay holes.  The copy is durable when the command ends with success.
+ * stay holes.  The copy is durable when the command ends with success; before
+ * that, what was there is there.
  */
 #include <config.h>
 
@@ -51,12 +52,14 @@ reflink (struct cli *c, char **args)
 int
 cmd_put (struct cli *c)
 {
-  bool nocow = false, share = false;
+  bool nocow = false, share = false, in_place = false;
   const struct cli_opt opts[] = {
     { "reflink", 0, CLI_FLAG, &share, NULL,
       "FILE is in the pool; PATH shares its data" },
     { "nocow", 0, CLI_FLAG, &nocow, NULL,
       "a new file is overwritten in place, without checksums" },
+    { "in-place", 0, CLI_FLAG, &in_place, NULL,
+      "write into what is at PATH, also while it is open" },
     { NULL }
   };
   char **args = cli_parse (c, opts);
@@ -64,8 +67,9 @@ cmd_put (struct cli *c)
 
   if (!args)
     return c->status;
-  if (share && nocow)
-    return cli_usage_error (c, "--reflink and --nocow exclude each other");
+  if (share + nocow + in_place > 1)
+    return cli_usage_error (c, "--reflink, --nocow and --in-place exclude "
+                            "each other");
   if (share)
     return reflink (c, args);
   fd = open_source (args[0]);
@@ -76,8 +80,9 @@ cmd_put (struct cli *c)
     return status;
   c->progress_name = args[1];
   if (cli_call_fd (c, "file.put",
-                   json_pack ("{s:o,s:b}", "path", rpc_string (args[1]),
-                              "nocow", nocow), fd, NULL) < 0)
+                   json_pack ("{s:o,s:b,s:b}", "path", rpc_string (args[1]),
+                              "nocow", nocow, "in_place", in_place), fd,
+                   NULL) < 0)
     status = cli_call_failed (c, "%s", args[1]);
   return cli_disconnect (c, status);
 }

@@ -119,6 +119,37 @@ fails_with 1 "no such file" "nothing is left of it" b ls big2
 ok "get what was there" b get big "$tmp/out"
 cmp -s "$tmp/big" "$tmp/out"; is $? 0 "the same bytes"
 
+# What is there is replaced as a whole or not at all.
+same ()                         # NAME-IN-POOL FILE TEXT
+{
+  is "$(b get "$1" - | sha256sum)" "$(sha256sum <"$2")" "$3"
+}
+
+fails_with 1 "^btrnbd: big: .*no space" "no room for old and new" \
+           bash -c "head -c 600M /dev/urandom | '$BTRNBD' -d '$img' put - big"
+same big "$tmp/big" "the old one is whole"
+is "$(b ls -l | grep -c put)" 0 "nothing else is left"
+head -c 300M /dev/urandom >"$tmp/big"
+ok "in place there is" b put --in-place "$tmp/big" big
+same big "$tmp/big" "in place"
+fails_with 1 "no such file" "in place of nothing" \
+           b put --in-place "$tmp/words" nothing
+fails_with 2 "exclude each other" "in place, and nocow" \
+           b put --in-place --nocow "$tmp/words" words
+
+ok "a nocow file" b put --nocow "$tmp/words" plain
+ok "put over it" b put "$tmp/in" plain
+is "$(b --json ls plain | jq -r ".[0].nocow")" true "it stays nocow"
+same plain "$tmp/in" "with the new contents"
+ok "in place" b put --in-place "$tmp/words" plain
+same plain "$tmp/words" "with the new contents"
+ok "another name" b ln words words2
+fails_with 1 "has 2 names" "one of two names is not replaced" \
+           b put "$tmp/in" words
+ok "in place it is written to" b put --in-place "$tmp/in" words
+same words2 "$tmp/in" "under its other name, too"
+ok "put" b put "$tmp/in" vol
+
 if command -v btrfs >/dev/null; then
   ok "btrfs check" check_clean "$img"
   ok "btrfs check of the data" btrfs check --check-data-csum "$img"

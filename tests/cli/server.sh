@@ -34,6 +34,33 @@ ok "get into a pipe" bash -c \
 fails_with 1 "^btrnbd: nope: no such file" "get of nothing" \
            s get nope "$tmp/nope"
 not_ok "leaves no file" test -e "$tmp/nope"
+
+# A copy that is cut, and one of what is open.
+ok "a file" s put "$tmp/data" cut
+( head -c 20M /dev/zero; sleep 60 ) | s put - cut >"$tmp/cut.log" 2>&1 &
+put=$!
+cleanup_fn stop_pid "$put"
+wait_until 20 eval "s ls .btrnbd-put.cut"
+not_ok "it is no export" bash -c "nbdinfo --list '$(export_uri)' | grep put"
+fails_with 1 "replaced by somebody else" "a second one" \
+           s put "$tmp/data" cut
+pkill -KILL -P "$put" btrnbd
+kill -KILL "$put"; wait "$put" 2>/dev/null
+wait_until 20 eval "! s ls .btrnbd-put.cut >/dev/null 2>&1"
+ok "what was there is there" bash -c \
+   "'$BTRNBD' -s '$ctl' get cut - | cmp - '$tmp/data'"
+/usr/bin/python3 -c "import nbd, sys, time
+h = nbd.NBD (); h.connect_uri (sys.argv[1]); open (sys.argv[2], 'w')
+time.sleep (60)" "$(export_uri cut)" "$tmp/open" &
+client=$!
+cleanup_fn stop_pid "$client"
+wait_until 20 test -e "$tmp/open"
+fails_with 1 "cut is open" "what is open is not replaced" \
+           s put "$tmp/data" cut
+ok "but written to" s put --in-place "$tmp/data" cut
+stop_pid "$client"
+ok "rm" s rm -w cut
+
 ok "dump-tree" s dump-tree fs
 grep -q INODE_ITEM "$tmp/ok.log"; is $? 0 "with items"
 

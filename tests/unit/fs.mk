@@ -1,5 +1,8 @@
 if HAVE_CMOCKA
-FS_TESTS = tests/unit/fs-chunks tests/unit/fs-exports
+FS_TESTS = \
+	tests/unit/fs-chunks \
+	tests/unit/fs-exports \
+	tests/unit/fs-replace
 check_PROGRAMS += $(FS_TESTS)
 TESTS += $(FS_TESTS)
 tests_unit_fs_chunks_SOURCES = tests/unit/fs-chunks.c $(RAWIMG)
@@ -8,4 +11,7 @@ tests_unit_fs_chunks_LDADD = $(TEST_LIBS)
 tests_unit_fs_exports_SOURCES = tests/unit/fs-exports.c
 tests_unit_fs_exports_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_fs_exports_LDADD = $(TEST_LIBS)
+tests_unit_fs_replace_SOURCES = tests/unit/fs-replace.c
+tests_unit_fs_replace_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_fs_replace_LDADD = $(TEST_LIBS)
 endif

@@ -2,7 +2,8 @@
  *
  * Holes stay holes: of a regular file or device that is read, and of a
  * regular file that is written.  Copies into the pool are durable when the
- * call succeeds.
+ * call succeeds; one that fails, or is cut, leaves what was there before,
+ * unless it was to be made in place.
  */
 #include <config.h>
 
@@ -28,7 +29,6 @@ struct copy {
   struct btrnbd_file *file;
   const char *path;
   bool volume;                  /* its size stays as it is */
-  bool created;                 /* put: by this call */
   char *buf;
   uint64_t done, total;
   struct piece *pieces;         /* get: of one step */
@@ -300,21 +300,18 @@ open_named (struct copy *c, unsigned flags)
     : btrnbd_export_open (c->call->pool, c->path, flags, &c->file);
 }
 
-/* Clients that hold the file open were told its size: btrnbd_volume_resize
- * refuses to take from it, so it comes before the file is opened here.
+/* Of put in place.  Clients that hold the file open were told its size:
+ * btrnbd_volume_resize refuses to take from it, so it comes before the file is
+ * opened here.
  */
 static int
-open_target (struct copy *c, bool nocow)
+open_target (struct copy *c)
 {
   struct btrnbd_pool *pool = c->call->pool;
   const uint64_t size = c->stream.seekable ? c->stream.size : 0;
   struct btrnbd_stat st = { 0 };
   int r = btrnbd_stat (pool, c->path, &st);
 
-  if (r == -ERR_not_found) {
-    r = btrnbd_create (pool, c->path, 0644, nocow);
-    c->created = r == 0;
-  }
   c->volume = st.is_subvol;
   if (r == 0 && !c->volume && !is_path_only (c->path))
     r = btrnbd_volume_resize (pool, c->path, size);
@@ -366,33 +363,65 @@ control_file_get (struct control_call *call)
   copy_end (&c);
 }
 
-/* Half a file is nobody's file, and would be an export. */
 static void
-put_undo (struct copy *c)
+put_in_place (struct copy *c)
 {
-  if (c->file)
-    btrnbd_file_close (c->file);
+  const int r = open_target (c);
+
+  if (r < 0)
+    control_failed (c->call, r);
+  else
+    put_all (c);
+}
+
+static void
+put_beside (struct copy *c, bool nocow)
+{
+  struct btrnbd_replace *rep;
+  int r = btrnbd_replace_begin (c->call->pool, c->path, nocow, &rep);
+
+  if (r < 0) {
+    control_failed (c->call, r);
+    return;
+  }
+  c->file = btrnbd_replace_file (rep);
+  c->volume = btrnbd_replace_is_volume (rep);
+  if (!c->volume && c->stream.seekable)
+    r = btrnbd_truncate (c->file, c->stream.size);
+  if (r < 0)
+    control_failed (c->call, r);
+  else
+    r = put_all (c);
   c->file = NULL;
-  btrnbd_unlink (c->call->pool, c->path);
+  if (r < 0) {
+    btrnbd_replace_abort (rep);
+    return;
+  }
+  r = btrnbd_replace_commit (rep);
+  if (r < 0)
+    control_failed (c->call, r);
 }
 
 void
 control_file_put (struct control_call *call)
 {
   struct copy c = { 0 };
-  int nocow = 0, r;
+  int nocow = 0, in_place = 0;
 
-  if (!control_params (call, "{s:s,s?b}", "path", &c.path, "nocow", &nocow))
+  if (!control_params (call, "{s:s,s?b,s?b}", "path", &c.path, "nocow",
+                       &nocow, "in_place", &in_place))
     return;
-  if (copy_start (&c, call)) {
-    r = open_target (&c, nocow);
-    if (r < 0)
-      control_failed (call, r);
-    else
-      r = put_all (&c);
-    if (r < 0 && c.created)
-      put_undo (&c);
+  if (nocow && in_place) {
+    control_refused (call, RPC_INVALID_PARAMS,
+                     "nocow is for new files, in_place for others");
+    return;
   }
+  if (!copy_start (&c, call))
+    ;
+  else if (in_place)
+    put_in_place (&c);
+  else
+    put_beside (&c, nocow);
   copy_end (&c);
 }
 

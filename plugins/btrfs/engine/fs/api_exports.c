@@ -344,6 +344,14 @@ list_path (const struct listing *l, const struct dir_entry *e,
   return path[0] != '@' && utf8_ok (path);
 }
 
+static bool
+is_unfinished (const struct dir_entry *e)
+{
+  const size_t len = strlen (BTRNBD_UNFINISHED);
+
+  return e->name_len >= len && memcmp (e->name, BTRNBD_UNFINISHED, len) == 0;
+}
+
 static int
 list_entry (void *opaque, const struct dir_entry *e)
 {
@@ -360,7 +368,7 @@ list_entry (void *opaque, const struct dir_entry *e)
     r = list_subvol (l, e, path);
   else if (e->type == BTRFS_FT_DIR)
     r = list_visit (l, e, path, false);
-  else if (e->type == BTRFS_FT_REG_FILE &&
+  else if (e->type == BTRFS_FT_REG_FILE && !is_unfinished (e) &&
            !(l->dir->volume && e->name_len == strlen (VOLUME_FILE) &&
              memcmp (e->name, VOLUME_FILE, e->name_len) == 0))
     r = list_file (l, e, path);

@@ -29,5 +29,6 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/api_names.c \
 	$(ENGINE)/fs/api_pool.c \
 	$(ENGINE)/fs/api_priv.h \
+	$(ENGINE)/fs/api_replace.c \
 	$(ENGINE)/fs/api_snapshots.c \
 	$(ENGINE)/fs/api_volumes.c
