@@ -226,7 +226,9 @@ extern int btrnbd_volume_remove (struct btrnbd_pool *, const char *name);
 extern int btrnbd_volume_remove_all (struct btrnbd_pool *, const char *name);
 extern int btrnbd_volume_resize (struct btrnbd_pool *, const char *name,
                                  uint64_t size);
-/* A volume's snapshots move along, in the same transaction. */
+/* A volume's snapshots move along, in the same transaction.  A snapshot gets
+ * another tag: it stays one of its volume.
+ */
 extern int btrnbd_volume_rename (struct btrnbd_pool *, const char *from,
                                  const char *to);
 /* --- snapshots and clones ---

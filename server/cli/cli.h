@@ -133,7 +133,7 @@ extern int cli_call_failed (struct cli *c, const char *fmt, ...)
  * have left.
  */
 extern int cli_call_busy (struct cli *c, const char *method, json_t *params,
-                          bool wait);
+                          bool wait, json_t **ret_result);
 /* For messages: the socket or the first device. */
 extern const char *cli_pool_name (const struct cli *c);
 /* Of a server that events were asked of; NULL: it has ended. */
@@ -175,6 +175,9 @@ extern bool cli_json_bool (const json_t *object, const char *key);
 extern const char *cli_seconds (double seconds, char buf[CLI_SIZE_MAX]);
 /* "12.3k" of a plain number. */
 extern const char *cli_count (double n, char buf[CLI_SIZE_MAX]);
+/* To people: RESULT tells that NAME has got another size than it should. */
+extern void cli_say_rounded (struct cli *c, const char *name, uint64_t wanted,
+                             const json_t *result);
 /* S with control characters as '?', into stdout. */
 extern void cli_print_name (const char *s, int width);
 

@@ -17,7 +17,7 @@ cmd_create (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  json_t *params;
+  json_t *params, *result = NULL;
   int status;
 
   if (!args)
@@ -31,7 +31,9 @@ cmd_create (struct cli *c)
                       (json_int_t) o.size, "nocow", o.nocow);
   if (o.description)
     json_object_set_new (params, "description", rpc_string (o.description));
-  if (cli_call (c, "volume.create", params, NULL) < 0)
+  if (cli_call (c, "volume.create", params, &result) < 0)
     status = cli_call_failed (c, "%s", args[0]);
+  cli_say_rounded (c, args[0], o.size, result);
+  json_decref (result);
   return cli_disconnect (c, status);
 }

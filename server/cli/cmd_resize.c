@@ -14,6 +14,7 @@ cmd_resize (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
+  json_t *result = NULL;
   uint64_t size;
   int status;
 
@@ -26,7 +27,10 @@ cmd_resize (struct cli *c)
     return status;
   if (cli_call_busy (c, "file.resize",
                      json_pack ("{s:o,s:I}", "path", rpc_string (args[0]),
-                                "size", (json_int_t) size), when_free) < 0)
+                                "size", (json_int_t) size), when_free,
+                     &result) < 0)
     status = cli_call_failed (c, "%s", args[0]);
+  cli_say_rounded (c, args[0], size, result);
+  json_decref (result);
   return cli_disconnect (c, status);
 }

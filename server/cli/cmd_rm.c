@@ -26,7 +26,8 @@ cmd_rm (struct cli *c)
   for (; *args; args++)
     if (cli_call_busy (c, "file.remove",
                        json_pack ("{s:o,s:b}", "path", rpc_string (*args),
-                                  "snapshots", recursive), when_free) < 0)
+                                  "snapshots", recursive), when_free,
+                       NULL) < 0)
       status = cli_call_failed (c, "%s", *args);
   return cli_disconnect (c, status);
 }

@@ -110,7 +110,8 @@ cmd_rollback (struct cli *c)
     return status;
   if (cli_call_busy (c, "volume.rollback",
                      json_pack ("{s:o,s:o}", "name", rpc_string (args[0]),
-                                "tag", rpc_string (args[1])), when_free) < 0)
+                                "tag", rpc_string (args[1])), when_free,
+                     NULL) < 0)
     status = cli_call_failed (c, "%s@%s", args[0], args[1]);
   return cli_disconnect (c, status);
 }

@@ -294,12 +294,13 @@ note_clients (struct cli *c)
 }
 
 int
-cli_call_busy (struct cli *c, const char *method, json_t *params, bool wait)
+cli_call_busy (struct cli *c, const char *method, json_t *params, bool wait,
+               json_t **ret_result)
 {
   bool listening = false;
   int r;
 
-  while ((r = cli_call (c, method, json_incref (params), NULL)) < 0 &&
+  while ((r = cli_call (c, method, json_incref (params), ret_result)) < 0 &&
          c->error_errno == EBUSY && wait && c->socket) {
     if (!listening && cli_call (c, "events.subscribe", NULL, NULL) < 0)
       break;

@@ -206,3 +206,13 @@ cli_print_name (const char *s, int width)
   for (; width > 0; width--)
     putchar (' ');
 }
+
+void
+cli_say_rounded (struct cli *c, const char *name, uint64_t wanted,
+                 const json_t *result)
+{
+  const uint64_t size = cli_json_u64 (result, "size");
+
+  if (result != NULL && size != wanted && !c->json)
+    cli_error ("%s: the size is %" PRIu64 " bytes, whole sectors", name, size);
+}

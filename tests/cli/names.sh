@@ -36,6 +36,11 @@ is "$(b --json df | jq '.total_bytes')" $((1 << 30)) "df: total"
 ok "df as text" b df
 
 ok "create" b create vm1 --size 2G --description "web server"
+fails_with 0 "odd: the size is 4096 bytes" "create, not whole sectors" \
+           b create odd --size 1000
+fails_with 0 "odd: the size is 8192 bytes" "resize, not whole sectors" \
+           b resize odd 5000
+ok "rm" b rm odd
 ok "create, nocow" b create vm2 --size 4096 --nocow
 ok "create, option before the name" b create -s 1M vm3
 fails_with 1 "^btrnbd: vm1: " "create what is there" b create vm1 --size 1G

@@ -50,6 +50,14 @@ is "$("${b[@]}" --json diff vm3 vm1@a | jq -c .)" \
 ok "rollback" "${b[@]}" rollback vm1 a
 ok "it is what it was" same "$tmp/one" vm1
 like "$("${b[@]}" ls -l vm1)" "a disk" "the description, too"
+fails_with 1 "begins with vm1@; a clone" "a snapshot is no volume" \
+           "${b[@]}" mv vm1@a plain
+fails_with 1 "begins with vm1@" "nor one of another" "${b[@]}" mv vm1@a vm2@x
+fails_with 1 "\"@\" in a tag" "no good tag" "${b[@]}" mv vm1@a vm1@a@b
+fails_with 1 "tag is empty" "no tag" "${b[@]}" mv vm1@a vm1@
+ok "another tag" "${b[@]}" mv vm1@a vm1@good
+fails_with 1 "no such file" "the old one is gone" "${b[@]}" get vm1@a -
+ok "back" "${b[@]}" mv vm1@good vm1@a
 ok "rename" "${b[@]}" mv vm1 vm4
 ok "the snapshot moved along" same "$tmp/one" vm4@a
 fails_with 1 "has snapshots" "rm without -r" "${b[@]}" rm vm4

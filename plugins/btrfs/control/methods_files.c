@@ -192,5 +192,6 @@ control_file_resize (struct control_call *call)
   if (size < 0)
     control_refused (call, RPC_INVALID_PARAMS, "the size is negative");
   else
-    control_done (call, btrnbd_volume_resize (call->pool, path, size));
+    control_size_done (call, btrnbd_volume_resize (call->pool, path, size),
+                       path);
 }

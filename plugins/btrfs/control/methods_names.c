@@ -67,6 +67,22 @@ size_ok (struct control_call *call, json_int_t size)
 }
 
 void
+control_size_done (struct control_call *call, int r, const char *name)
+{
+  struct btrnbd_file *f;
+
+  if (r == 0)
+    r = btrnbd_export_open (call->pool, name, BTRNBD_OPEN_RDONLY, &f);
+  if (r < 0) {
+    control_failed (call, r);
+    return;
+  }
+  call->result = json_pack ("{s:o}", "size",
+                            control_u64 (btrnbd_file_size (f)));
+  btrnbd_file_close (f);
+}
+
+void
 control_volume_create (struct control_call *call)
 {
   struct btrnbd_volume_opts o = { 0 };
@@ -81,7 +97,7 @@ control_volume_create (struct control_call *call)
     return;
   o.size = size;
   o.nocow = nocow;
-  control_done (call, btrnbd_volume_create (call->pool, name, &o));
+  control_size_done (call, btrnbd_volume_create (call->pool, name, &o), name);
 }
 
 void
@@ -103,7 +119,8 @@ control_volume_resize (struct control_call *call)
 
   if (control_params (call, "{s:s,s:I}", "name", &name, "size", &size) &&
       size_ok (call, size))
-    control_done (call, btrnbd_volume_resize (call->pool, name, size));
+    control_size_done (call, btrnbd_volume_resize (call->pool, name, size),
+                       name);
 }
 
 void

@@ -19,7 +19,13 @@ extern void control_refused (struct control_call *, int rpc_code,
                              const char *fmt, ...)
   __attribute__ ((format (printf, 3, 4)));
 /* 0, or the engine's error R of a call without a result. */
+/* The size that NAME has got: sizes of volumes are whole sectors. */
+extern void control_size_done (struct control_call *, int r,
+                               const char *name);
 extern void control_done (struct control_call *, int r);
+/* The same, with the size that NAME has got: whole sectors. */
+extern void control_size_done (struct control_call *, int r,
+                               const char *name);
 
 /* Integers of JSON have 63 bits; what is larger is told as that. */
 static inline json_t *

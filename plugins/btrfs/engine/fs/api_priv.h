@@ -113,6 +113,7 @@ extern bool subvol_is_open (struct btrnbd_pool *, uint64_t root_id);
 
 /* --- api_snapshots.c --- */
 
+extern int snapshot_tag_check (const char *tag);
 /* The names NAME@TAG in DIR that are subvolumes. */
 struct snap_names {
   size_t n, room;

@@ -79,8 +79,8 @@ btrnbd_subvol_snapshot (struct btrnbd_pool *p,
 
 /* --- volumes --- */
 
-static int
-tag_check (const char *tag)
+int
+snapshot_tag_check (const char *tag)
 {
   if (tag[0] == '\0')
     return err_new (ERR_name_bad, "the tag is empty");
@@ -125,7 +125,7 @@ btrnbd_volume_snapshot (struct btrnbd_pool *p, const char *const *names,
 
   r = pool_check_writable (p);
   if (r == 0)
-    r = tag_check (tag);
+    r = snapshot_tag_check (tag);
   if (r < 0 || n == 0)
     return r;
   v = n > SUBVOL_SNAPS_MAX ? NULL : calloc (n, sizeof *v);
@@ -338,7 +338,7 @@ find_snapshot (struct btrnbd_pool *p, const char *name, const char *tag,
                struct inode **ret)
 {
   CLEANUP_FREE char *full = NULL;
-  int r = tag_check (tag);
+  int r = snapshot_tag_check (tag);
 
   if (r == 0)
     r = volume_with_tag (p, name, tag, &full);

@@ -313,6 +313,29 @@ rename_with_snapshots (struct btrnbd_pool *p, struct inode *dir,
   return r;
 }
 
+/* A snapshot gets another tag, and stays one of its volume. */
+static int
+new_name_check (const char *name, size_t len, const char *to,
+                const char **ret_name)
+{
+  const char *at = memchr (name, '@', len);
+  size_t stem;
+  int r;
+
+  if (at == NULL)
+    return volume_name_check (to, ret_name);
+  stem = at + 1 - name;
+  r = export_name_check (to, ret_name);
+  if (r == 0 && strncmp (*ret_name, name, stem) != 0)
+    r = err_new (ERR_name_bad, "the name of a snapshot begins with %.*s; a "
+                 "clone makes a volume of it", (int) stem, name);
+  if (r == 0)
+    r = snapshot_tag_check (*ret_name + stem);
+  if (r == 0 && strlen (*ret_name) > BTRFS_NAME_MAX)
+    r = err_new (ERR_name_long, "%zu bytes", strlen (*ret_name));
+  return r;
+}
+
 int
 btrnbd_volume_rename (struct btrnbd_pool *p, const char *from, const char *to)
 {
@@ -324,12 +347,12 @@ btrnbd_volume_rename (struct btrnbd_pool *p, const char *from, const char *to)
 
   r = pool_check_writable (p);
   if (r == 0)
-    r = volume_name_check (to, &new_name);
-  if (r == 0)
     r = find_volume (p, from, &dir, &name, &len, &root_id);
   if (r < 0)
     return r;
-  r = rename_with_snapshots (p, dir, name, len, new_name);
+  r = new_name_check (name, len, to, &new_name);
+  if (r == 0)
+    r = rename_with_snapshots (p, dir, name, len, new_name);
   inode_put (dir);
   return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
 }
