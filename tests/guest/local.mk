@@ -10,6 +10,7 @@ tests_guest_xstate_la_LDFLAGS = \
 GUEST_TESTS = \
 	tests/guest/attach.sh \
 	tests/guest/crash.sh \
+	tests/guest/image.sh \
 	tests/guest/reconnect.sh \
 	tests/guest/tls.sh \
 	tests/guest/vm.sh
