@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 SNAP_TESTS = \
 	tests/unit/clone-basic \
 	tests/unit/pool-image \
+	tests/unit/pool-image-race \
 	tests/unit/snap-basic \
 	tests/unit/snap-cases \
 	tests/unit/snap-many \
@@ -16,6 +17,9 @@ tests_unit_clone_basic_LDADD = $(TEST_LIBS)
 tests_unit_pool_image_SOURCES = tests/unit/pool-image.c
 tests_unit_pool_image_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_pool_image_LDADD = $(TEST_LIBS)
+tests_unit_pool_image_race_SOURCES = tests/unit/pool-image-race.c
+tests_unit_pool_image_race_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_pool_image_race_LDADD = $(TEST_LIBS)
 tests_unit_snap_basic_SOURCES = tests/unit/snap-basic.c
 tests_unit_snap_basic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_basic_LDADD = $(TEST_LIBS)
