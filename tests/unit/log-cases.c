@@ -3,6 +3,7 @@
  */
 #include <config.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -20,7 +21,15 @@
 #define BLOCK 4096
 #define SLOW 'y'               /* data of which the disk takes its time */
 
-/* --- a disk that holds back some writes --- */
+static void
+nap (unsigned ms)
+{
+  const struct timespec ts = { ms / 1000, ms % 1000 * 1000000L };
+
+  nanosleep (&ts, NULL);
+}
+
+/* --- a disk that holds back some writes, or fails one --- */
 
 struct slow {
   struct device base;          /* must be first */
@@ -28,13 +37,24 @@ struct slow {
   struct mutex lock;           /* protects everything below */
   struct cond changed;
   bool armed, held;
+  char fails;                  /* the next block of such data */
 };
 
 static bool
-is_slow (const struct io_op *op)
+is_block_of (const struct io_op *op, char what)
 {
   return op->kind == IO_WRITE && op->len == BLOCK &&
-    *(const char *) op->iov[0].iov_base == SLOW;
+    *(const char *) op->iov[0].iov_base == what;
+}
+
+static bool
+is_to_fail (struct slow *s, const struct io_op *op)
+{
+  SCOPED_LOCK (&s->lock);
+  if (s->fails == '\0' || !is_block_of (op, s->fails))
+    return false;
+  s->fails = '\0';
+  return true;
 }
 
 static void
@@ -44,7 +64,7 @@ slow_run (struct device *dev, struct io_op *ops, size_t n)
   size_t i;
 
   for (i = 0; i < n; ++i) {
-    if (!is_slow (&ops[i]))
+    if (!is_block_of (&ops[i], SLOW))
       continue;
     mutex_lock (&s->lock);
     s->held = s->armed;
@@ -55,6 +75,9 @@ slow_run (struct device *dev, struct io_op *ops, size_t n)
     mutex_unlock (&s->lock);
   }
   device_run (s->inner, ops, n);
+  for (i = 0; i < n; ++i)
+    if (is_to_fail (s, &ops[i]))
+      ops[i].result = device_error (dev, &ops[i], EIO);
 }
 
 static void
@@ -90,6 +113,13 @@ slow_arm (struct slow *s, bool armed)
   SCOPED_LOCK (&s->lock);
   s->armed = armed;
   cond_broadcast (&s->changed);
+}
+
+static void
+slow_fail (struct slow *s, char what)
+{
+  SCOPED_LOCK (&s->lock);
+  s->fails = what;
 }
 
 static void
@@ -179,18 +209,64 @@ holds (struct btrnbd_file *f, char what, uint64_t block)
   assert_memory_equal (buf, want, sizeof want);
 }
 
-static void
-nap (unsigned ms)
-{
-  const struct timespec ts = { ms / 1000, ms % 1000 * 1000000L };
+/* --- 5 --- */
 
-  nanosleep (&ts, NULL);
+/* The log has an extent, of which one part after the other is replaced: at its
+ * begin, at its end, in the middle, beside others.
+ */
+static void
+test_5_slices_of_one_extent (void **state)
+{
+  static const uint64_t at[] = { 0, 31, 15, 16, 15, 14, 20, 17 };
+  char want[32];
+  struct btrnbd_file *f;
+  struct lab l;
+  unsigned i;
+
+  (void) state;
+  lab_make (&l, "", 512);
+  f = file_of (&l, "f", 32 * BLOCK);
+  ok (btrnbd_pool_sync (l.pool));
+  memset (want, 'a', sizeof want);
+  for (i = 0; i < 32; ++i)
+    put (f, 'a', i);
+  ok (btrnbd_flush (f));
+  for (i = 0; i < ARRAY_SIZE (at); ++i) {
+    want[at[i]] = 'b' + i;
+    put (f, want[at[i]], at[i]);
+    ok (btrnbd_flush (f));
+  }
+  btrnbd_file_close (f);
+  btrnbd_pool_kill (l.pool);
+  if (have_kernel ()) {
+    char cmd[128] = "";
+
+    /* Linux replays a copy. */
+    assert_int_equal (run ("cp %s %s/ours", l.im.path, l.im.dir), 0);
+    image_mount (&l.im, "rw");
+    for (i = 0; i < 32; ++i) {
+      snprintf (cmd, sizeof cmd, "dd status=none bs=4096 count=1 skip=%u", i);
+      assert_int_equal (run ("test \"$(%s if=%s/f | tr -d %c | wc -c)\" = 0",
+                             cmd, l.im.mnt, want[i]), 0);
+    }
+    image_umount (&l.im);
+    image_check (&l.im);
+    assert_int_equal (run ("mv %s/ours %s", l.im.dir, l.im.path), 0);
+  }
+  lab_open (&l);
+  f = file_of (&l, "f", 0);
+  for (i = 0; i < 32; ++i)
+    holds (f, want[i], i);
+  btrnbd_file_close (f);
+  lab_end (&l);
 }
 
 /* --- 13 --- */
 
 struct flush {
+  struct lab *l;
   struct btrnbd_file *f;
+  uint64_t block;
   atomic_bool acked;
 };
 
@@ -199,60 +275,147 @@ flush_slowly (void *opaque)
 {
   struct flush *x = opaque;
 
-  put (x->f, SLOW, 2);
+  put (x->f, SLOW, x->block);
   ok (btrnbd_flush (x->f));
   atomic_store (&x->acked, true);
   return NULL;
 }
 
-/* A commit comes between the write of a FLUSH and its extent: what it makes
- * durable does not lead to blocks that have not been written, and the FLUSH is
- * answered only when its own data is safe.
+static void *
+commit (void *opaque)
+{
+  struct flush *x = opaque;
+
+  ok (trans_commit (x->l->pool->fs->trans, NULL));
+  return NULL;
+}
+
+/* While the disk has not written what X flushes, a commit comes, and the power
+ * is cut: `cut` is what the disk holds then.
+ */
+static void
+commit_meets_write (struct flush *x)
+{
+  pthread_t flusher, committer;
+
+  slow_arm (x->l->slow, true);
+  assert_int_equal (pthread_create (&flusher, NULL, flush_slowly, x), 0);
+  slow_wait_held (x->l->slow);
+  assert_int_equal (pthread_create (&committer, NULL, commit, x), 0);
+  nap (100);
+  assert_int_equal (run ("cp %s %s/cut", x->l->im.path, x->l->im.dir), 0);
+  assert_false (atomic_load (&x->acked));
+  slow_arm (x->l->slow, false);
+  pthread_join (flusher, NULL);
+  pthread_join (committer, NULL);
+  assert_true (atomic_load (&x->acked));
+}
+
+/* Afterwards, after a kill and after a power cut. */
+static void
+looks_like (struct lab *l, uint64_t block, char what)
+{
+  struct btrnbd_file *f;
+
+  assert_int_equal (run ("btrfs check --readonly --check-data-csum %s "
+                         ">/dev/null 2>&1", l->im.path), 0);
+  lab_open (l);
+  f = file_of (l, "f", 0);
+  holds (f, 'b', 1);
+  holds (f, what, block);
+  holds (f, 'a', 3);
+  btrnbd_file_close (f);
+  ok (btrnbd_pool_close (l->pool));
+  image_check (&l->im);
+}
+
+/* A commit comes between the write of a FLUSH and its extent, where others
+ * were (block 2) and where nothing was (20): what it makes durable does not
+ * lead to blocks that have not been written, and the FLUSH is answered only
+ * when its own data is safe.
  */
 static void
 test_13_commit_meets_write (void **state)
 {
-  struct flush x = { .acked = false };
+  static const uint64_t blocks[] = { 2, 20 };
+  struct lab l;
+  unsigned i, k;
+
+  (void) state;
+  for (k = 0; k < ARRAY_SIZE (blocks); ++k) {
+    struct flush x = { .l = &l, .block = blocks[k] };
+
+    lab_make (&l, "", 512);
+    x.f = file_of (&l, "f", 32 * BLOCK);
+    for (i = 0; i < 16; ++i)
+      put (x.f, 'a', i);
+    ok (btrnbd_pool_sync (l.pool));
+    /* The transaction that the FLUSH will be in has something of its own. */
+    put (x.f, 'b', 1);
+    ok (btrnbd_flush (x.f));
+    commit_meets_write (&x);
+    btrnbd_file_close (x.f);
+    btrnbd_pool_kill (l.pool);
+    looks_like (&l, blocks[k], SLOW);
+    assert_int_equal (run ("mv %s/cut %s", l.im.dir, l.im.path), 0);
+    looks_like (&l, blocks[k], k == 0 ? 'a' : '\0');
+    image_remove (&l.im);
+  }
+}
+
+/* --- 11 --- */
+
+/* The write of a FLUSH that goes out beside the log fails: the FLUSH tells,
+ * the log does not have the extent, and the data is not lost.
+ */
+static void
+test_11_write_fails (void **state)
+{
+  struct btrnbd_pool_stats before, after;
   struct btrnbd_file *f;
-  pthread_t thread;
   struct lab l;
   unsigned i;
 
   (void) state;
   lab_make (&l, "", 512);
-  x.f = file_of (&l, "f", 16 * BLOCK);
+  f = file_of (&l, "f", 32 * BLOCK);
   for (i = 0; i < 16; ++i)
-    put (x.f, 'a', i);
+    put (f, 'a', i);
   ok (btrnbd_pool_sync (l.pool));
-  /* The transaction that the FLUSH will be in has something of its own. */
-  put (x.f, 'b', 1);
-  ok (btrnbd_flush (x.f));
-  slow_arm (l.slow, true);
-  assert_int_equal (pthread_create (&thread, NULL, flush_slowly, &x), 0);
-  slow_wait_held (l.slow);
-  ok (trans_commit (l.pool->fs->trans, NULL));
-  assert_int_equal (run ("cp %s %s/cut", l.im.path, l.im.dir), 0);
-  assert_false (atomic_load (&x.acked));
-  slow_arm (l.slow, false);
-  pthread_join (thread, NULL);
-  assert_true (atomic_load (&x.acked));
-  btrnbd_file_close (x.f);
+  put (f, 'b', 1);
+  ok (btrnbd_flush (f));
+  btrnbd_pool_get_stats (l.pool, &before);
+  put (f, 'c', 2);
+  slow_fail (l.slow, 'c');
+  assert_true (btrnbd_flush (f) < 0);
+  err_clear ();
+  holds (f, 'c', 2);           /* from memory */
+  btrnbd_pool_get_stats (l.pool, &after);
+  assert_int_equal (after.log_syncs, before.log_syncs);
+  /* The next one writes it elsewhere; a commit, as the log is void. */
+  ok (btrnbd_flush (f));
+  btrnbd_pool_get_stats (l.pool, &after);
+  assert_int_equal (after.log_syncs, before.log_syncs);
+  assert_int_equal (after.log_commits, before.log_commits + 1);
+  put (f, 'd', 3);
+  ok (btrnbd_flush (f));
+  btrnbd_file_close (f);
   lab_kill (&l);
   f = file_of (&l, "f", 0);
   holds (f, 'b', 1);
-  holds (f, SLOW, 2);
-  holds (f, 'a', 3);
+  holds (f, 'c', 2);
+  holds (f, 'd', 3);
   btrnbd_file_close (f);
-  ok (btrnbd_pool_close (l.pool));
-  image_check (&l.im);
-  /* As the power cut right after that commit left it. */
-  assert_int_equal (run ("mv %s/cut %s", l.im.dir, l.im.path), 0);
-  assert_int_equal (run ("btrfs check --readonly --check-data-csum %s "
-                         ">/dev/null 2>&1", l.im.path), 0);
-  lab_open (&l);
+  /* What is left when the power goes right after the failure. */
+  put (f = file_of (&l, "f", 0), 'e', 2);
+  slow_fail (l.slow, 'e');
+  assert_true (btrnbd_flush (f) < 0);
+  err_clear ();
+  fault_arm (l.fault, IO_WRITE, FAULT_FROM, 1);
+  btrnbd_file_close (f);
+  lab_kill (&l);
   f = file_of (&l, "f", 0);
-  holds (f, 'b', 1);
-  holds (f, 'a', 2);
+  holds (f, 'c', 2);
   btrnbd_file_close (f);
   lab_end (&l);
 }
@@ -634,6 +797,8 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_5_slices_of_one_extent),
+    cmocka_unit_test (test_11_write_fails),
     cmocka_unit_test (test_13_commit_meets_write),
     cmocka_unit_test (test_19_metadata_is_short),
     cmocka_unit_test (test_33_rename_beside_sync),

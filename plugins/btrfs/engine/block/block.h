@@ -132,11 +132,17 @@ extern size_t block_seal_some (struct block_cache *, uint64_t transid,
  */
 extern int block_write_sealed (struct block_cache *, struct block **,
                                size_t n);
-/* Write a given set of blocks (log trees), same rules; beside them OTHERS, if
- * not NULL, as volume_run_beside.
+/* Write a given set of blocks (log trees), same rules, and something else in
+ * the same go; NULL: nothing.  What of OPS has not been run keeps its result.
  */
+#define BLOCK_BESIDE_MAX 64
+struct block_beside {
+  const struct btrfs_super *others; /* see volume_run_beside; or NULL */
+  struct volume_op **ops;
+  size_t n;
+};
 extern int block_write_set (struct block_cache *, struct block **, size_t n,
-                            const struct btrfs_super *others);
+                            const struct block_beside *);
 /* After an abort: dirty blocks of TRANSID become unreachable and are freed. */
 extern void block_drop_all (struct block_cache *, uint64_t transid);
 

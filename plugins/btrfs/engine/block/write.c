@@ -11,6 +11,7 @@
 
 #include <config.h>
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "block/block_priv.h"
@@ -109,13 +110,31 @@ trim (struct block_cache *c)
   block_free_list (&out);
 }
 
-/* KNOWN: they have proven to be of use.  OTHERS: see block_write_set. */
+static int
+run_beside (struct block_cache *c, struct volume_op *ops, size_t n,
+            const struct block_beside *beside)
+{
+  size_t i;
+  int r;
+
+  if (beside == NULL)
+    return volume_run (c->volume, ops, n);
+  assert (beside->n <= BLOCK_BESIDE_MAX);
+  for (i = 0; i < beside->n; i++)
+    ops[n + i] = *beside->ops[i];
+  r = volume_run_beside (c->volume, ops, n + beside->n, beside->others);
+  for (i = 0; i < beside->n; i++)
+    beside->ops[i]->result = ops[n + i].result;
+  return r;
+}
+
+/* KNOWN: they have proven to be of use.  BESIDE: see block_write_set. */
 static int
 write_batch (struct block_cache *c, struct block **v, size_t n, bool known,
-             const struct btrfs_super *others)
+             const struct block_beside *beside)
 {
   struct iovec iov[BATCH_MAX];
-  struct volume_op ops[BATCH_MAX];
+  struct volume_op ops[BATCH_MAX + BLOCK_BESIDE_MAX];
   size_t i, k;
   int r;
 
@@ -123,7 +142,7 @@ write_batch (struct block_cache *c, struct block **v, size_t n, bool known,
     if ((r = seal (c, v[i])) < 0)
       return r;
   k = build_ops (c, v, n, iov, ops);
-  r = volume_run_beside (c->volume, ops, k, others);
+  r = run_beside (c, ops, k, beside);
   if (r < 0)
     return err_note (r, "write of tree blocks %" PRIu64 " to %" PRIu64,
                      v[0]->bytenr, v[n - 1]->bytenr);
@@ -134,7 +153,7 @@ write_batch (struct block_cache *c, struct block **v, size_t n, bool known,
 
 int
 block_write_set (struct block_cache *c, struct block **v, size_t n,
-                 const struct btrfs_super *others)
+                 const struct block_beside *beside)
 {
   size_t i, k;
   int r;
@@ -142,7 +161,7 @@ block_write_set (struct block_cache *c, struct block **v, size_t n,
   qsort (v, n, sizeof *v, by_address);
   for (i = 0; i < n; i += k) {
     k = MIN (n - i, (size_t) BATCH_MAX);
-    if ((r = write_batch (c, v + i, k, true, i == 0 ? others : NULL)) < 0)
+    if ((r = write_batch (c, v + i, k, true, i == 0 ? beside : NULL)) < 0)
       return r;
   }
   trim (c);

@@ -347,6 +347,9 @@ extern size_t dirty_return (struct file_data *, const struct dirty_page *,
  */
 extern bool dirty_any (struct file_data *, uint64_t start, uint64_t end,
                        uint64_t seq);
+/* The same, BATCH left out. */
+extern bool dirty_any_but (struct file_data *, const struct dirty_batch *batch,
+                           uint64_t start, uint64_t end, uint64_t seq);
 extern uint64_t dirty_now (struct file_data *);
 extern void dirty_drop_all (struct file_data *);
 

@@ -667,8 +667,9 @@ dirty_return (struct file_data *f, const struct dirty_page *p, size_t n,
   return space;
 }
 
-bool
-dirty_any (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq)
+static bool
+any_but (struct file_data *f, const struct dirty_batch *but, uint64_t start,
+         uint64_t end, uint64_t seq)
 {
   struct dirty_frame *fr;
   struct dirty_batch *b;
@@ -676,7 +677,7 @@ dirty_any (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq)
   SCOPED_LOCK (&f->dirty_lock);
   /* Somebody else may have begun to write such a page since the wait. */
   TAILQ_FOREACH (b, &f->batches, link)
-    if (b->seq <= seq)
+    if (b != but && b->seq <= seq)
       return true;
   for (fr = find_from (f, start); fr != NULL && fr->offset < end;
        fr = RB_NEXT (dirty_tree, &f->dirty, fr)) {
@@ -687,6 +688,19 @@ dirty_any (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq)
       return true;
   }
   return false;
+}
+
+bool
+dirty_any (struct file_data *f, uint64_t start, uint64_t end, uint64_t seq)
+{
+  return any_but (f, NULL, start, end, seq);
+}
+
+bool
+dirty_any_but (struct file_data *f, const struct dirty_batch *batch,
+               uint64_t start, uint64_t end, uint64_t seq)
+{
+  return any_but (f, batch, start, end, seq);
 }
 
 uint64_t

@@ -15,6 +15,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/extent_map.c \
 	$(ENGINE)/data/extent_map.h \
 	$(ENGINE)/data/extents.c \
+	$(ENGINE)/data/flush.c \
 	$(ENGINE)/data/freeze.c \
 	$(ENGINE)/data/lend.c \
 	$(ENGINE)/data/nocow.c \

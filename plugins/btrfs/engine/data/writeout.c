@@ -29,8 +29,8 @@
 #define OP_PAGES 256           /* most pages of one device operation */
 #define RETRY_MS 500           /* until flushers try a file again */
 
-static int
-wo_init (struct writeout *w, struct file_data *f, size_t max)
+int
+writeout_init (struct writeout *w, struct file_data *f, size_t max)
 {
   memset (w, 0, sizeof *w);
   w->f = f;
@@ -45,8 +45,8 @@ wo_init (struct writeout *w, struct file_data *f, size_t max)
   return err_new (ERR_nomem, "write-out");
 }
 
-static void
-wo_done (struct writeout *w)
+void
+writeout_done (struct writeout *w)
 {
   free (w->page);
   free (w->disk);
@@ -255,9 +255,9 @@ chunk_end (const struct writeout *w, uint64_t addr)
 /* Pages that follow each other on disk are one operation, whatever runs they
  * belong to.
  */
-static size_t
-make_ops (struct writeout *w, struct volume_op *ops, struct iovec *iov,
-          size_t *first)
+size_t
+writeout_ops (struct writeout *w, struct volume_op *ops, struct iovec *iov,
+              size_t *first)
 {
   const uint32_t ps = w->d->ps;
   CLEANUP_FREE uint32_t *page = malloc (w->n * sizeof *page);
@@ -308,7 +308,7 @@ write_pages (struct writeout *w)
   int r = 0;
 
   if (ops != NULL && iov != NULL && first != NULL)
-    n = make_ops (w, ops, iov, first);
+    n = writeout_ops (w, ops, iov, first);
   else
     n = 0;
   if (n == 0)
@@ -368,8 +368,8 @@ count_written (struct writeout *w)
   }
 }
 
-static void
-note_failure (struct writeout *w, int r)
+void
+writeout_note_failure (struct writeout *w, int r)
 {
   struct file_data *f = w->f;
   uint64_t n;
@@ -401,8 +401,8 @@ take_back (struct writeout *w, const struct wo_run *run)
 /* Everything that the batch still holds goes back: block groups, addresses
  * without an extent; pages become clean or are dirty again.
  */
-static void
-finish (struct writeout *w, const struct dirty_batch *batch)
+void
+writeout_finish (struct writeout *w, const struct dirty_batch *batch)
 {
   struct space *space = w->d->env.space;
   size_t k, i, unused = 0;
@@ -464,10 +464,10 @@ decide_and_settle (struct writeout *w)
   }
 }
 
-static int
-run_batch (struct writeout *w)
+int
+writeout_prepare (struct writeout *w)
 {
-  int r, failed;
+  int r;
 
   r = decide_and_settle (w);
   if (r == 0)
@@ -476,11 +476,26 @@ run_batch (struct writeout *w)
     return r;
   fill_disk (w);
   checksum (w);
-  failed = write_pages (w);
+  return 0;
+}
+
+void
+writeout_written (struct writeout *w)
+{
   forget_cached (w);
-  if (failed == -ERR_nomem)
-    return failed;
   count_written (w);
+}
+
+int
+writeout_run (struct writeout *w)
+{
+  int r, failed = write_pages (w);
+
+  if (failed == -ERR_nomem) {
+    forget_cached (w);
+    return failed;
+  }
+  writeout_written (w);
   r = writeout_insert (w);
   return r < 0 ? r : failed;
 }
@@ -503,9 +518,9 @@ write_batch_inside (struct file_data *f, uint64_t start, uint64_t end,
 
   if (max == 0)
     return 0;
-  r = wo_init (&w, f, max);
+  r = writeout_init (&w, f, max);
   if (r < 0) {
-    wo_done (&w);
+    writeout_done (&w);
     return r;
   }
   if (frozen)
@@ -516,13 +531,15 @@ write_batch_inside (struct file_data *f, uint64_t start, uint64_t end,
     *ret_n = w.n;
     *ret_next = w.page[w.n - 1].offset + f->d->ps;
     __atomic_store_n (&f->cursor, *ret_next, __ATOMIC_RELAXED);
-    r = run_batch (&w);
+    r = writeout_prepare (&w);
+    if (r == 0)
+      r = writeout_run (&w);
     if (r < 0)
-      note_failure (&w, r);
-    finish (&w, &batch);
+      writeout_note_failure (&w, r);
+    writeout_finish (&w, &batch);
     dirty_batch_end (f, &batch);
   }
-  wo_done (&w);
+  writeout_done (&w);
   return r;
 }
 

@@ -1,4 +1,4 @@
-/* data: one batch of write-out; for writeout*.c only. */
+/* data: one batch of write-out; for writeout*.c and flush.c only. */
 #ifndef BTRNBD_DATA_WRITEOUT_H
 #define BTRNBD_DATA_WRITEOUT_H
 
@@ -45,7 +45,30 @@ run_len (const struct writeout *w, const struct wo_run *r)
   return (uint64_t) r->n * w->d->ps;
 }
 
+/* A batch: writeout_init; pages are collected; writeout_prepare; the pages are
+ * written and the trees changed (writeout_run does both); writeout_finish, in
+ * any case; writeout_done.
+ */
+extern int writeout_init (struct writeout *, struct file_data *, size_t max);
+extern void writeout_done (struct writeout *);
+/* Where each page goes, and its checksum. */
+extern int writeout_prepare (struct writeout *);
+/* The operations that write the pages, at most one and one vector for each;
+ * FIRST[i]: the first page of operation i.  0: no memory.
+ */
+extern size_t writeout_ops (struct writeout *, struct volume_op *,
+                            struct iovec *, size_t *first);
+/* They have been run. */
+extern void writeout_written (struct writeout *);
 /* Change the trees for all runs that were written; sets `inserted`. */
 extern int writeout_insert (struct writeout *);
+/* The same in TXN, which has room for DATA_FLUSH_ITEMS, for a batch that is
+ * one run; the log has it already.  inode.lock held.
+ */
+extern int writeout_insert_logged (struct writeout *, struct txn *);
+extern int writeout_run (struct writeout *);
+extern void writeout_note_failure (struct writeout *, int r);
+/* Give back what the batch still holds; pages become clean, or dirty again. */
+extern void writeout_finish (struct writeout *, const struct dirty_batch *);
 
 #endif /* BTRNBD_DATA_WRITEOUT_H */

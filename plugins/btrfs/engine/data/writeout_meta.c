@@ -26,6 +26,7 @@ struct group {
   struct file_data *f;
   struct txn *txn;
   size_t from, to;
+  bool logged;                 /* the log need not be told */
   uint64_t added, removed;     /* bytes of the inode */
   struct tree_item *item;
   struct btrfs_file_extent *body;
@@ -300,7 +301,9 @@ note_changes (const struct group *g)
   const struct writeout *w = g->w;
   size_t k;
 
-  for (k = g->from; k < g->to; ++k)
+  if (g->logged)
+    file_changed (g->f, g->txn, 0, 0);
+  for (k = g->from; k < g->to && !g->logged; ++k)
     if (takes_part (&w->run[k])) {
       const uint64_t start = run_offset (w, &w->run[k]);
 
@@ -393,6 +396,22 @@ run_group (struct group *g)
       r = e;
   }
   mutex_unlock (&in->lock);
+  return r;
+}
+
+int
+writeout_insert_logged (struct writeout *w, struct txn *txn)
+{
+  struct tree_item item;
+  struct btrfs_file_extent body;
+  struct group g = { .w = w, .f = w->f, .txn = txn, .to = 1, .logged = true,
+                     .item = &item, .body = &body };
+  int r;
+
+  assert (w->runs == 1 && takes_part (&w->run[0]));
+  r = change (&g);
+  if (r < 0)
+    txn_abort (txn, r);
   return r;
 }
 

@@ -222,10 +222,15 @@ flush_inode (struct btrnbd_pool *p, struct inode *inode, bool data_only)
 static int
 flush_range (struct btrnbd_file *f, uint64_t offset, uint64_t len)
 {
+  struct fs *fs = f->pool->fs;
+  struct data_flush *left;
   int r;
 
-  r = data_write_out (f->pool->fs->data, f->inode, offset, len);
-  return r < 0 ? r : flush_inode (f->pool, f->inode, true);
+  r = data_flush_begin (fs->data, f->inode, offset, len, &left);
+  if (r < 0)
+    return r;
+  return left != NULL ? logs_flush_data (fs->logs, f->inode, left)
+    : flush_inode (f->pool, f->inode, true);
 }
 
 int

@@ -252,11 +252,13 @@ find_fresh (struct log_blocks *b, uint64_t addr, struct block **ret)
 }
 
 static int
-write_fresh (struct log_blocks *b, struct block **v, size_t n)
+write_fresh (struct log_blocks *b, struct block **v, size_t n,
+             struct volume_op **data, size_t data_n)
 {
   const struct logs_env *env = &b->logs->env;
   const struct btrfs_super *others = env->others_begin (env->opaque);
-  const int r = block_write_set (env->cache, v, n, others);
+  const struct block_beside beside = { others, data, data_n };
+  const int r = block_write_set (env->cache, v, n, &beside);
 
   if (others != NULL)
     env->others_end (env->opaque, r == 0 && n > 0);
@@ -264,7 +266,8 @@ write_fresh (struct log_blocks *b, struct block **v, size_t n)
 }
 
 int
-log_blocks_write (struct log_blocks *b, size_t *ret_blocks)
+log_blocks_write (struct log_blocks *b, struct volume_op **data,
+                  size_t data_n, size_t *ret_blocks)
 {
   struct block **v = calloc (b->fresh.n + 1, sizeof *v);
   size_t i, n = 0;
@@ -279,7 +282,7 @@ log_blocks_write (struct log_blocks *b, size_t *ret_blocks)
       r = err_new (ERR_generation, "log block %llu is gone",
                    (unsigned long long) b->fresh.v[i]);
   if (r == 0)
-    r = write_fresh (b, v, n);
+    r = write_fresh (b, v, n, data, data_n);
   for (i = 0; i < n; ++i)
     block_put (v[i]);
   free (v);

@@ -305,6 +305,116 @@ copy_whole (struct copy *c)
   return r < 0 ? r : copy_range (c, 0, UINT64_MAX);
 }
 
+/* --- an extent to be --- */
+
+/* E, the bytes [START, END) of a file, without those before FROM and those
+ * from TO on.
+ */
+static struct btrfs_file_extent
+slice_of (const struct btrfs_file_extent *e, uint64_t start, uint64_t from,
+          uint64_t to)
+{
+  struct btrfs_file_extent s = *e;
+
+  s.num_bytes = le64_make (to - from);
+  if (le64_get (e->disk_bytenr) != 0)
+    s.offset = le64_make (le64_get (e->offset) + (from - start));
+  else
+    s.ram_bytes = s.num_bytes;
+  return s;
+}
+
+/* Where the item at CUR, which is not inline, reaches over [START, END), its
+ * parts outside go back to the log.
+ */
+static int
+keep_outside (struct copy *c, struct cursor *cur, uint64_t start,
+              uint64_t end)
+{
+  struct tree_txn *txn = &c->logs->blocks.txn;
+  const struct btrfs_file_extent e
+    = *(const struct btrfs_file_extent *) cursor_data (cur);
+  const uint64_t from = cursor_key (cur).offset, to = extent_end (c, cur);
+  struct btrfs_file_extent part;
+  int r = 0;
+
+  if (from < start) {
+    part = slice_of (&e, from, from, start);
+    r = cursor_make_writable (txn, cur);
+    if (r == 0)
+      memcpy (cursor_data_rw (cur), &part, sizeof part);
+  }
+  cursor_done (cur);
+  if (r < 0 || to <= end)
+    return r;
+  part = slice_of (&e, from, end, to);
+  return tree_insert_data (txn, c->log->tree, extent_key (c, end), &part,
+                           sizeof part);
+}
+
+/* The last item that begins before OFFSET, if it reaches over the edges of
+ * [START, END).
+ */
+static int
+cut_out (struct copy *c, uint64_t offset, uint64_t start, uint64_t end)
+{
+  CLEANUP_CURSOR struct cursor cur = CURSOR_INIT;
+  const struct btrfs_file_extent *e;
+  int r = offset == 0 ? 0
+    : tree_find_le (c->log->tree, extent_key (c, offset - 1), &cur, NULL);
+
+  if (r < 0 || offset == 0 || !at_extent (c, &cur) ||
+      extent_end (c, &cur) <= start ||
+      (cursor_key (&cur).offset >= start && extent_end (c, &cur) <= end))
+    return r;
+  e = cursor_data (&cur);
+  if (e->type == BTRFS_FILE_EXTENT_INLINE)
+    return err_new (ERR_overflow, "an inline extent of more than a sector");
+  return keep_outside (c, &cur, start, end);
+}
+
+/* Items of the log must not overlap: what it has in the range goes, as it will
+ * in the file.
+ */
+static int
+insert_to_be (struct copy *c, const struct data_flush_extent *e)
+{
+  const uint64_t end = e->offset + e->len;
+  const struct key first = extent_key (c, e->offset);
+  struct tree_txn *txn = &c->logs->blocks.txn;
+  int r = cut_out (c, e->offset, e->offset, end);
+
+  if (r == 0)
+    r = cut_out (c, end, e->offset, end);
+  if (r == 0)
+    r = tree_delete_range (txn, c->log->tree, first, extent_key (c, end - 1),
+                           0, NULL);
+  if (r == 0)
+    r = tree_insert_data (txn, c->log->tree, first, &e->item, sizeof e->item);
+  if (r == 0 && e->sums != NULL)
+    r = csum_items_insert_in (c->log->tree, txn, e->disk, e->sums,
+                              e->len / c->logs->sectorsize);
+  return r;
+}
+
+int
+log_extent_to_be (struct logs *logs, struct log_tree *log, struct inode *in,
+                  struct data_flush *data, bool *ret_ok)
+{
+  struct copy c = { .logs = logs, .log = log, .inode = in };
+  struct data_flush_extent e;
+  int r;
+
+  *ret_ok = data_flush_get (data, logs->transid, &e);
+  if (!*ret_ok)
+    return 0;
+  rwlock_wrlock (&log->tree->lock);
+  log->changed = true;
+  r = insert_to_be (&c, &e);
+  rwlock_unlock (&log->tree->lock);
+  return r;
+}
+
 /* --- what precedes them --- */
 
 /* Neither replay nor fdatasync needs what every write changes. */

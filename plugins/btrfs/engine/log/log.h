@@ -50,6 +50,11 @@ extern void logs_free (struct logs *);
  * transaction handle may be held.
  */
 extern int logs_flush (struct logs *, struct inode *, bool data_only);
+/* The same, times left out, with what data_flush_begin has left to be written;
+ * ends that.
+ */
+extern int logs_flush_data (struct logs *, struct inode *,
+                            struct data_flush *);
 
 /* A step of the commit of TXN, joins shut out: its log is void. */
 extern int logs_commit (struct logs *, struct txn *);

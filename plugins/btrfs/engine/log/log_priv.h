@@ -36,8 +36,11 @@ struct log_blocks {
   size_t wrote;                /* by the last sync */
 };
 extern const struct tree_alloc_ops log_alloc_ops;
-/* Write what is fresh.  *ret_blocks: how many. */
-extern int log_blocks_write (struct log_blocks *, size_t *ret_blocks);
+/* Write what is fresh, beside the N operations DATA, which keep their results
+ * when they are not run.  *ret_blocks: how many.
+ */
+extern int log_blocks_write (struct log_blocks *, struct volume_op **data,
+                             size_t n, size_t *ret_blocks);
 /* The sync that wrote them is durable. */
 extern void log_blocks_synced (struct log_blocks *);
 /* The commit of TXN gives all of them back (NULL: forget them). */
@@ -57,6 +60,11 @@ struct request {
   bool commit;                 /* has to be committed instead */
   bool names_logged;           /* of its subvolume, for this batch */
   bool data_only;              /* as fdatasync: times need not be durable */
+  /* Data that is written beside the log, or NULL; TAKEN: it has been, or has
+   * failed; else it is still the caller's to write.
+   */
+  struct data_flush *data;
+  bool taken;
   uint64_t transid;            /* that holds the changes; 0: durable already */
 };
 TAILQ_HEAD (requests, request);
@@ -95,6 +103,11 @@ struct logs {
  */
 extern int log_file (struct logs *, struct log_tree *, struct inode *,
                      bool data_only, bool *ret_ok);
+/* After log_file: an extent that the file will have.  *ret_ok false: it will
+ * not, and the log is as it was.
+ */
+extern int log_extent_to_be (struct logs *, struct log_tree *, struct inode *,
+                             struct data_flush *, bool *ret_ok);
 /* Any other inode (lock held), without entries of a directory. */
 extern int log_inode (struct logs *, struct log_tree *, struct inode *);
 /* All names in ROOT that the transaction has changed and no log_names before

@@ -6,8 +6,10 @@
  *
  * Order of a sync: items are copied to the log trees (inode locks held); root
  * items of the log trees go into the log root tree; all new log blocks are
- * written and waited for; the devices are flushed (this also covers the data,
- * written before); the superblocks get the address of the log root tree.
+ * written and waited for, and with them data that FLUSHes have left to the log
+ * (data/flush.c), which then enters its file; the devices are flushed (this
+ * also covers data that was written before); the superblocks get the address
+ * of the log root tree.
  * During all this the leader holds a transaction handle: the transaction
  * cannot be committed, and the last one has been, so the superblock that is
  * on disk stays the right one but for its log.
@@ -34,6 +36,8 @@
 #define GATHER_PART 4
 #define GATHER_NS_MAX 1000000
 #define GATHER_IN_VAIN 16
+
+#define NOT_RUN 1              /* result of an operation */
 
 int
 logs_new (const struct logs_env *env, struct logs **ret)
@@ -220,8 +224,9 @@ write_root_item (struct logs *l, struct log_tree *t)
   return r;
 }
 
+/* And the N operations DATA beside it. */
 static int
-sync_log (struct logs *l)
+write_log (struct logs *l, struct volume_op **data, size_t n)
 {
   struct log_tree *t;
   size_t blocks = 0;
@@ -231,15 +236,23 @@ sync_log (struct logs *l)
     if (r == 0 && t->changed)
       r = write_root_item (l, t);
   if (r == 0)
-    r = log_blocks_write (&l->blocks, &blocks);
+    r = log_blocks_write (&l->blocks, data, n, &blocks);
   if (r == 0)
-    r = l->env.write_super (l->env.opaque, l->root_tree->root->bytenr,
-                            tree_level (l->root_tree));
+    count (&l->stats.blocks, blocks);
+  return r;
+}
+
+/* It has been written. */
+static int
+sync_log (struct logs *l)
+{
+  int r = l->env.write_super (l->env.opaque, l->root_tree->root->bytenr,
+                              tree_level (l->root_tree));
+
   if (r < 0)
     return r;
   log_blocks_synced (&l->blocks);
   count (&l->stats.syncs, 1);
-  count (&l->stats.blocks, blocks);
   return 0;
 }
 
@@ -259,7 +272,11 @@ by_lock (const void *a, const void *b)
 
   if (x->ino != y->ino)
     return x->ino < y->ino ? -1 : 1;
-  return x->root->id < y->root->id ? -1 : x->root->id > y->root->id;
+  if (x->root->id != y->root->id)
+    return x->root->id < y->root->id ? -1 : 1;
+  /* Of one inode those with data first: only the first is looked at. */
+  return ((*(struct request *const *) b)->data != NULL) -
+    ((*(struct request *const *) a)->data != NULL);
 }
 
 static bool
@@ -302,10 +319,11 @@ data_only (const struct batch *b, size_t i)
 }
 
 /* Requests of inodes that are durable as they are need nothing; the others
- * get the transaction that holds their changes.
+ * get the transaction that holds their changes, which for data that is still
+ * to be written is the one that RUNS.
  */
 static bool
-note_transids (struct logs *l, const struct batch *b)
+note_transids (struct logs *l, const struct batch *b, uint64_t runs)
 {
   const uint64_t committed = trans_committed_id (l->env.trans);
   bool any = false;
@@ -319,6 +337,8 @@ note_transids (struct logs *l, const struct batch *b)
 
     if (same_as_last (b, i))
       b->request[i]->transid = b->request[i - 1]->transid;
+    else if (b->request[i]->data != NULL)
+      b->request[i]->transid = runs;
     else
       b->request[i]->transid = durable ? 0 : in->transid;
     any |= b->request[i]->transid != 0;
@@ -375,8 +395,12 @@ log_request (struct logs *l, const struct batch *b, size_t i, bool *ret_ok)
   }
   if (r < 0 || !*ret_ok)
     return r;
-  return S_ISREG (in->mode) ? log_file (l, t, in, data_only (b, i), ret_ok)
-    : log_inode (l, t, in);
+  if (!S_ISREG (in->mode))
+    return log_inode (l, t, in);
+  r = log_file (l, t, in, data_only (b, i), ret_ok);
+  if (r == 0 && *ret_ok && q->data != NULL)
+    r = log_extent_to_be (l, t, in, q->data, &q->taken);
+  return r;
 }
 
 /* Log what the batch holds; requests that the log cannot serve are marked.
@@ -430,6 +454,81 @@ note_logged (const struct batch *b, uint64_t transid,
   }
 }
 
+/* --- data beside the log --- */
+
+static size_t
+data_of (const struct batch *b, struct volume_op *ret[BATCH_MAX])
+{
+  size_t i, n = 0;
+
+  for (i = 0; i < b->n; ++i)
+    if (b->request[i]->taken) {
+      ret[n] = data_flush_op (b->request[i]->data);
+      ret[n++]->result = NOT_RUN;
+    }
+  return n;
+}
+
+static void
+leave_data (const struct batch *b)
+{
+  size_t i;
+
+  for (i = 0; i < b->n; ++i)
+    b->request[i]->taken = false;
+}
+
+/* What has been written enters its file; inode locks are held.  An error: the
+ * log says what is not so.
+ */
+static int
+insert_data (const struct batch *b, struct txn *txn,
+             uint64_t sequence[BATCH_MAX])
+{
+  size_t i;
+  int r = 0, one;
+
+  for (i = 0; i < b->n; ++i) {
+    struct request *q = b->request[i];
+
+    if (!q->taken)
+      continue;
+    if (data_flush_op (q->data)->result == NOT_RUN) {
+      q->taken = false;
+      continue;
+    }
+    one = data_flush_insert (q->data, txn);
+    r = r < 0 ? r : one;
+    sequence[i] = q->inode->sequence;
+  }
+  return r;
+}
+
+/* The log that was made of B, and its data; inode locks are dropped as soon as
+ * nobody needs them.  The answer is also about what is not written at all.
+ */
+static int
+write_batch (struct logs *l, const struct batch *b, struct txn *txn,
+             uint64_t sequence[BATCH_MAX])
+{
+  struct volume_op *data[BATCH_MAX];
+  const size_t n = data_of (b, data);
+  int r, e = 0;
+
+  if (n == 0)
+    unlock_inodes (b);
+  /* Whatever has been copied, and the log's own blocks, were allocated before
+   * this question is asked.
+   */
+  r = space_has_new_chunk (l->env.space, l->transid)
+    ? err_new (ERR_bg_missing, "a chunk is new") : write_log (l, data, n);
+  if (n > 0) {
+    e = insert_data (b, txn, sequence);
+    unlock_inodes (b);
+  }
+  return r < 0 ? r : e;
+}
+
 /* TXN is the handle of the running transaction; the last one is durable;
  * inode locks are held, and dropped here.  False: nothing is to be noted.
  */
@@ -452,12 +551,12 @@ log_and_sync (struct logs *l, const struct batch *b, struct txn *txn,
     commit_all (b);
   else
     r = log_batch (l, b, &any);
-  unlock_inodes (b);
-  /* Whatever has been copied, and the log's own blocks, were allocated before
-   * this question is asked.
-   */
-  if (r == 0 && any && space_has_new_chunk (l->env.space, l->transid))
-    r = err_new (ERR_bg_missing, "a chunk is new");
+  if (r == 0 && any)
+    r = write_batch (l, b, txn, sequence);
+  else {
+    leave_data (b);
+    unlock_inodes (b);
+  }
   if (r == 0 && any)
     r = sync_log (l);
   if (r < 0) {
@@ -468,6 +567,29 @@ log_and_sync (struct logs *l, const struct batch *b, struct txn *txn,
     commit_all (b);
   }
   return r == 0;
+}
+
+/* A handle, with room for the data that the batch brings; without that room
+ * it is left to those who brought it.
+ */
+static int
+join (struct trans *trans, const struct batch *b, struct txn **ret)
+{
+  unsigned items = 0;
+  size_t i;
+  int r = -ERR_nospace_meta;
+
+  for (i = 0; i < b->n; ++i)
+    items += b->request[i]->data != NULL ? DATA_FLUSH_ITEMS : 0;
+  if (items > 0)
+    r = txn_begin (trans, items, ret);
+  if (r != -ERR_nospace_meta)
+    return r;
+  if (items > 0)
+    err_clear ();
+  for (i = 0; i < b->n; ++i)
+    b->request[i]->data = NULL;
+  return txn_join (trans, ret);
 }
 
 /* Join with the transaction before it durable.  Inode locks are held while
@@ -485,15 +607,16 @@ run_batch (struct logs *l, struct batch *b)
   qsort (b->request, b->n, sizeof *b->request, by_lock);
   for (;;) {
     lock_inodes (b);
-    if (!note_transids (l, b)) {
+    if (!note_transids (l, b, UINT64_MAX)) {
       unlock_inodes (b);
       return trans_check (trans);
     }
-    r = txn_join (trans, &txn);
+    r = join (trans, b, &txn);
     if (r < 0) {
       unlock_inodes (b);
       return r;
     }
+    note_transids (l, b, txn->tree.transid);
     before = txn->tree.transid - 1;
     if (trans_committed_id (trans) == before)
       break;
@@ -519,7 +642,7 @@ take_batch (struct logs *l, struct batch *b)
   while (b->n < BATCH_MAX && (q = TAILQ_FIRST (&l->waiting)) != NULL) {
     TAILQ_REMOVE (&l->waiting, q, link);
     --l->num_waiting;
-    q->commit = q->names_logged = false;
+    q->commit = q->names_logged = q->taken = false;
     q->transid = 0;
     b->request[b->n++] = q;
   }
@@ -585,24 +708,53 @@ lead (struct logs *l)
   cond_broadcast (&l->changed);
 }
 
-int
-logs_flush (struct logs *l, struct inode *in, bool data_only)
+static void
+ask (struct logs *l, struct request *q)
 {
-  struct request q = { .inode = in, .data_only = data_only };
-
   count (&l->stats.flushes, 1);
   mutex_lock (&l->lock);
-  TAILQ_INSERT_TAIL (&l->waiting, &q, link);
+  TAILQ_INSERT_TAIL (&l->waiting, q, link);
   ++l->num_waiting;
   cond_signal (&l->arrived);
-  while (!q.done)
+  while (!q->done)
     if (!l->busy)
       lead (l);
     else
       cond_wait (&l->changed, &l->lock);
   mutex_unlock (&l->lock);
-  if (!q.commit)
+}
+
+static int
+answer (struct logs *l, const struct request *q)
+{
+  if (!q->commit)
     return trans_check (l->env.trans);
   count (&l->stats.commits, 1);
-  return trans_commit_of (l->env.trans, q.transid);
+  return trans_commit_of (l->env.trans, q->transid);
+}
+
+int
+logs_flush (struct logs *l, struct inode *in, bool data_only)
+{
+  struct request q = { .inode = in, .data_only = data_only };
+
+  ask (l, &q);
+  return answer (l, &q);
+}
+
+int
+logs_flush_data (struct logs *l, struct inode *in, struct data_flush *data)
+{
+  struct request q = { .inode = in, .data_only = true, .data = data };
+  int r = 0, e;
+
+  ask (l, &q);
+  if (!q.taken)
+    r = data_flush_write (data);
+  e = data_flush_end (data);
+  if (r == 0)
+    r = e;
+  if (r < 0)
+    return r;
+  return q.taken ? answer (l, &q) : logs_flush (l, in, true);
 }
