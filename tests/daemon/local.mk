@@ -7,6 +7,11 @@ tests_daemon_btrnbdtest_la_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS)
 tests_daemon_btrnbdtest_la_LDFLAGS = \
 	-module -avoid-version -shared -rpath /nowhere
 
+check_PROGRAMS += tests/daemon/mutate
+tests_daemon_mutate_SOURCES = tests/daemon/mutate.c \
+	tests/lib/nbdsession.c tests/lib/nbdsession.h server/nbd/proto.h
+tests_daemon_mutate_CPPFLAGS = -I$(srcdir)/server -I$(srcdir)/tests -D_GNU_SOURCE
+
 DAEMON_TESTS = \
 	tests/daemon/access.sh \
 	tests/daemon/protocol.sh \
@@ -17,6 +22,7 @@ DAEMON_TESTS = \
 	tests/daemon/dist.sh \
 	tests/daemon/log.sh \
 	tests/daemon/metrics.sh \
+	tests/daemon/mutations.sh \
 	tests/daemon/limits.sh \
 	tests/daemon/plugin.sh \
 	tests/daemon/reload.sh \
