@@ -11,7 +11,7 @@ mkdir "$tmp/seeds"
 ok "make seeds" "$bin/seeds" "$FUZZ_BASE" "$tmp/seeds"
 ok "format: seeds" "$bin/replay-format" "$tmp/seeds"
 
-# target NAME PROGRAM
+# target NAME PROGRAM [SEEDS]
 target ()
 {
   local name=$1 program=$2 f
@@ -24,7 +24,7 @@ target ()
        "$bin/fuzz-$program" -max_total_time="${FUZZ_SECONDS:-10}" \
        -timeout=20 -rss_limit_mb=2048 -max_len=4200 -print_final_stats=1 \
        "-artifact_prefix=$tmp/" "$tmp/new-$name" "$dir/corpus-$name" \
-       "$tmp/seeds" ||
+       "${3:-$tmp/seeds}" ||
       for f in "$tmp"/crash-* "$tmp"/timeout-* "$tmp"/oom-*; do
         [ ! -e "$f" ] || diag "$(basename "$f"): $(base64 -w0 "$f")"
       done
@@ -38,4 +38,9 @@ target image image
 # The same, of an image with a log: what it holds is changed, and replayed.
 export FUZZ_BASE=$abs_top_srcdir/tests/log/log.img.zst
 target log image
+# Sessions of NBD clients.
+mkdir "$tmp/sessions"
+ok "make sessions" "$bin/nbd-seeds" "$tmp/sessions" 200
+ok "nbd: sessions" "$bin/replay-nbd" "$tmp/sessions"
+target nbd nbd "$tmp/sessions"
 done_testing

@@ -24,7 +24,24 @@ tests_fuzz_seeds_SOURCES = tests/fuzz/seeds.c $(RAWIMG) \
 tests_fuzz_seeds_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fuzz_seeds_LDADD = libengine.la $(ZSTD_LIBS)
 
+FUZZ_NBD_SOURCES = tests/fuzz/nbd.c tests/fuzz/fuzz.h \
+	tests/lib/nbdsession.c tests/lib/nbdsession.h \
+	server/nbd/buf.c server/nbd/buf.h server/nbd/handshake.c \
+	server/nbd/handshake.h server/nbd/proto.h server/nbd/request.c \
+	server/nbd/request.h
+FUZZ_NBD_CPPFLAGS = -I$(srcdir)/server -I$(srcdir)/tests -D_GNU_SOURCE
+check_PROGRAMS += tests/fuzz/replay-nbd tests/fuzz/nbd-seeds
+tests_fuzz_replay_nbd_SOURCES = $(FUZZ_NBD_SOURCES) tests/fuzz/replay.c
+tests_fuzz_replay_nbd_CPPFLAGS = $(FUZZ_NBD_CPPFLAGS)
+tests_fuzz_nbd_seeds_SOURCES = tests/fuzz/nbd-seeds.c \
+	tests/lib/nbdsession.c tests/lib/nbdsession.h
+tests_fuzz_nbd_seeds_CPPFLAGS = $(FUZZ_NBD_CPPFLAGS)
+
 if FUZZERS
+check_PROGRAMS += tests/fuzz/fuzz-nbd
+tests_fuzz_fuzz_nbd_SOURCES = $(FUZZ_NBD_SOURCES)
+tests_fuzz_fuzz_nbd_CPPFLAGS = $(FUZZ_NBD_CPPFLAGS)
+tests_fuzz_fuzz_nbd_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 check_PROGRAMS += tests/fuzz/fuzz-format tests/fuzz/fuzz-image
 tests_fuzz_fuzz_format_SOURCES = tests/fuzz/format.c tests/fuzz/fuzz.h
 tests_fuzz_fuzz_format_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -39,4 +56,4 @@ endif
 dist_check_SCRIPTS += tests/fuzz/fuzz.sh
 TESTS += tests/fuzz/fuzz.sh
 EXTRA_DIST += tests/fuzz/corpus-format tests/fuzz/corpus-image \
-	tests/fuzz/corpus-log
+	tests/fuzz/corpus-log tests/fuzz/corpus-nbd tests/fuzz/nbd-corpus.sh
