@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "cli.h"
@@ -58,6 +59,7 @@ cmd_events (struct cli *c)
     { NULL }
   };
   json_t *event;
+  bool draining = false;
   uint64_t n = 0;
   int status;
 
@@ -71,9 +73,11 @@ cmd_events (struct cli *c)
   while (status == 0 && (count == 0 || n++ < count)) {
     event = cli_next_event (c);
     if (event == NULL) {
-      status = cli_error ("%s: the server has ended", cli_pool_name (c));
+      if (!draining || count > 0)
+        status = cli_error ("%s: the server has ended", cli_pool_name (c));
       break;
     }
+    draining |= strcmp (cli_json_text (event, "type"), "server.draining") == 0;
     if (c->json)
       print_line (event);
     else
