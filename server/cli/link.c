@@ -341,13 +341,22 @@ cli_call_list (struct cli *c, const char *method, const char *path,
 int
 cli_call_failed (struct cli *c, const char *fmt, ...)
 {
+  int len = strlen (c->message);
+  char what[4096] = "", tail[4096 + 2];
+  const char *name = what;
   va_list args;
 
-  fputs ("btrnbd: ", stderr);
   va_start (args, fmt);
-  vfprintf (stderr, fmt, args);
+  vsnprintf (what, sizeof what, fmt, args);
   va_end (args);
-  fprintf (stderr, ": %s\n", c->message);
+  /* Once is enough, also where one of them has a slash before it. */
+  if (*name == '/')
+    name++;
+  snprintf (tail, sizeof tail, ": %s", name);
+  if (len > (int) strlen (tail)
+      && strcmp (c->message + len - strlen (tail), tail) == 0)
+    len -= strlen (tail);
+  fprintf (stderr, "btrnbd: %s: %.*s\n", what, len, c->message);
   return 1;
 }
 

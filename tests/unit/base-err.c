@@ -37,6 +37,12 @@ notes_chain (void **state)
   assert_string_equal (err_text (r), "out of memory: again");
   err_clear ();
   assert_string_equal (err_text (r), "out of memory");
+  /* A name is not said twice. */
+  r = err_note (err_new (ERR_nomem, "\"vm1\""), "volume vm1");
+  assert_string_equal (err_text (r), "out of memory: volume vm1");
+  r = err_note (err_new (ERR_nomem, "\"vm1\""), "volume xvm1");
+  assert_string_equal (err_text (r), "out of memory: volume xvm1: \"vm1\"");
+  err_clear ();
 }
 
 static void

@@ -99,6 +99,27 @@ thread_notes (bool alloc)
   return n;
 }
 
+/* The length of a first note "NAME", in quotes, when the new one ends with that
+ * name itself; else 0.
+ */
+static size_t
+said_again (const struct notes *n, const char *buf, size_t len)
+{
+  const char *end = n->note[0] == '"' ? strchr (n->note + 1, '"') : NULL;
+  size_t name;
+
+  if (end == NULL || (end[1] != '\0' && strncmp (end + 1, ": ", 2) != 0))
+    return 0;
+  name = end - n->note - 1;
+  if (len > 0 && buf[len - 1] == '"')
+    --len;
+  if (name == 0 || len < name
+      || memcmp (buf + len - name, n->note + 1, name) != 0
+      || (len > name && strchr (" /@\"", buf[len - name - 1]) == NULL))
+    return 0;
+  return end + 1 - n->note + (end[1] != '\0' ? 2 : 0);
+}
+
 /* Put the note before those that are there: the newest comes from the
  * outermost caller, so it names the widest context.
  */
@@ -106,13 +127,16 @@ static void
 prepend (struct notes *n, const char *fmt, va_list ap)
 {
   char buf[512];
-  size_t len, old = strlen (n->note), room;
+  size_t len, old = strlen (n->note), room, again;
   int r;
 
   r = vsnprintf (buf, sizeof buf - 2, fmt, ap);
   if (r <= 0)
     return;
   len = strlen (buf);
+  again = said_again (n, buf, len);
+  old -= again;
+  memmove (n->note, n->note + again, old + 1);
   if (old > 0) {
     buf[len++] = ':';
     buf[len++] = ' ';
