@@ -127,7 +127,7 @@ struct btrnbd_pool_stats {
   uint64_t commits, commit_ns_total, commit_ns_max;
   uint64_t block_reads, block_hits, block_writes_bytes, blocks_repaired;
   uint64_t data_cache_bytes, data_dirty_bytes, data_hits, data_misses;
-  uint64_t data_read_bytes, data_written_bytes, data_nocow_bytes;
+  uint64_t data_read_bytes, data_written_bytes, data_nocow_bytes; /* disks */
   uint64_t data_extent_searches; /* of the extent tree, for writes in place */
   uint64_t log_flushes;       /* that had something to do */
   uint64_t log_syncs;         /* superblocks written for them, each once per

@@ -200,6 +200,7 @@ extern int data_replay_cut (struct data *, struct inode *, struct txn *);
 
 struct data_stats {
   uint64_t cache_bytes, dirty_bytes, hits, misses;
+  /* Of disks, not of clients. */
   uint64_t read_bytes, written_bytes, nocow_bytes, extent_tree_searches;
 };
 extern void data_get_stats (struct data *, struct data_stats *ret);

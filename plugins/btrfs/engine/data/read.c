@@ -279,7 +279,6 @@ data_read (struct data *d, struct inode *inode, void *buf, size_t len,
   r = file_read (f, buf, len, offset);
   if (r < 0)
     return r;
-  data_count (&d->stats.read_bytes, len);
   readahead_note (f, offset, len);
   return 0;
 }
@@ -303,7 +302,6 @@ data_try_read (struct data *d, struct inode *inode, void *buf, size_t len,
     return false;
   }
   if (done) {
-    data_count (&d->stats.read_bytes, len);
     data_count (&d->stats.hits, 1);
     readahead_note (f, offset, len);
   }

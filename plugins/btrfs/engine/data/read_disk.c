@@ -110,6 +110,7 @@ read_sectors (struct data *d, uint64_t disk, uint8_t *buf, size_t len,
   if (r < 0)
     return r;
   r = volume_read (d->env.volume, disk, 0, buf, len);
+  data_count (&d->stats.read_bytes, len);
   return verify_run (d, disk, buffer_sector, &m, len / d->ps, sums, r);
 }
 
@@ -225,6 +226,7 @@ run_batch (struct batch *b)
   if (volume_run (d->env.volume, ops, b->runs) < 0)
     err_clear ();
   data_count (&d->stats.misses, b->n);
+  data_count (&d->stats.read_bytes, b->n * d->ps);
   return verify_batch (b, ops);
 }
 
