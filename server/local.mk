@@ -30,6 +30,7 @@ btrnbdd_SOURCES = \
 	server/daemon/metrics.c \
 	server/daemon/metrics.h \
 	server/daemon/metrics_text.c \
+	server/daemon/names.c \
 	server/daemon/notify.c \
 	server/daemon/notify.h \
 	server/daemon/options.c \

@@ -39,6 +39,8 @@ extern int rules_add (struct rules *, const struct ini_section *,
 extern unsigned rules_wants (const struct rules *); /* ACCESS_WANTS_* */
 extern struct rules *rules_ref (struct rules *);
 extern void rules_unref (struct rules *); /* accepts NULL */
+/* The I-th section for one export; NULL: there are not so many. */
+extern const char *rules_name (const struct rules *, size_t i);
 /* The result points into the rule set. */
 extern struct export_settings rules_find (const struct rules *,
                                           const char *name);

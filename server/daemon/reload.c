@@ -151,6 +151,7 @@ server_reload (struct server *s, char **ret_text)
     r = change (s, &o, ret_text);
   options_done (&o);
   if (r == 0) {
+    names_check (s);
     host_log (HOST_LOG_INFO, "configuration read again%s%s",
               *ret_text ? "; " : "", *ret_text ? *ret_text : "");
     notify_ready ("Serving %s%s%s", s->plugin.p.name, *ret_text ? "; " : "",

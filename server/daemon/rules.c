@@ -222,6 +222,12 @@ rules_wants (const struct rules *x)
   return wants;
 }
 
+const char *
+rules_name (const struct rules *x, size_t i)
+{
+  return i < x->count && !x->v[i].pattern ? x->v[i].name : NULL;
+}
+
 static bool
 applies (const struct rule *r, const char *name)
 {

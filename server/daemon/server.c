@@ -195,11 +195,13 @@ server_run (struct server *s, unsigned workers)
     host_shutdown_notify (wake_for_shutdown, s);
     listeners_start (s);
     server_greet (s);
+    names_check (s);
     notify_ready ("Serving %s", s->plugin.p.name);
     ev_run (s->ev, 0);
     host_shutdown_notify (NULL, NULL);
     status = EXIT_SUCCESS;
   }
+  names_stop (s);
   metrics_stop (s->metrics);
   control_stop (s);
   for (i = 0; s->loops && i < s->nloops; ++i)

@@ -100,6 +100,10 @@ struct server {
   atomic_ulong next_conn_id;
   atomic_size_t bytes;         /* in flight, all connections */
 
+  pthread_t names_thread;      /* the main thread's; see names.c */
+  bool names_running;
+  atomic_bool names_stop;
+
   double started;              /* seconds since the epoch; constant */
 
   /* The main thread's loop. */
@@ -132,6 +136,11 @@ extern void listeners_free (struct server *);
 /* --- greet.c --- */
 /* Log how clients reach it. */
 extern void server_greet (const struct server *);
+
+/* --- names.c --- */
+/* Warn, later, of sections for exports that are not there. */
+extern void names_check (struct server *);
+extern void names_stop (struct server *);
 
 /* --- loop.c --- */
 extern int loop_start (struct loop *, struct server *);

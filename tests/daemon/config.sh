@@ -22,6 +22,7 @@ good ()
   local name=$1
   printf '%s\n' "$2" >"$conf"
   ok "$name" "$DAEMON" --check-config -c "$conf"
+  is "$(cat "$tmp/ok.log")" "$conf is in order" "$name: and it says so"
 }
 
 good "a small file" "$pool"

@@ -61,8 +61,14 @@ ok "stop" stop_daemon
 
 # --- killed under load: what was answered is there with write-through ---
 
-printf '%s\n' "[export vm*]" "write-through = yes" >"$tmp/through.conf"
+printf '%s\n' "[export vm*]" "write-through = yes" "[export vm1]" \
+  "[export vm7]" "[export /vm2]" >"$tmp/through.conf"
 ok "start, write-through" serve --config "$tmp/through.conf"
+warned () { grep -q "warning: \[export $1\]: $2" "$tmp/daemon.log"; }
+ok "a section without an export is told" \
+  wait_until 30 warned vm7 "no export has that name"
+ok "and one by another name" wait_until 30 warned /vm2 "it has no effect.*: vm2"
+is "$(grep -c 'warning: \[export' "$tmp/daemon.log")" 2 "no other"
 load=()
 for i in 0 1 2 3; do
   fio --name=k$i --ioengine=nbd --rw=randwrite --bs=4k --size=8M \
@@ -112,8 +118,20 @@ else:
     assert c.answer()[0] == 0
 PY
 }
+disk_reads ()
+{
+  "$BTRNBD" -s "$tmp/control.sock" --json stat |
+    sed -n 's/.*"data_read_bytes": *\([0-9]*\).*/\1/p'
+}
 is "$(write_and_kill x write-through=true)" x "write-through=true: it lasts"
 is "$(write_and_kill y)" x "without: as before the write"
+ok "start" serve
+ok "a read" raw read
+before=$(disk_reads)
+ok "comes from the disk" test "${before:-0}" -gt 0
+ok "the next one" raw read
+is "$(disk_reads)" "$before" "does not"
+ok "stop" stop_daemon
 
 # --- QEMU with reconnect-delay ---
 
