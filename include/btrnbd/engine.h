@@ -37,6 +37,8 @@ struct btrnbd_open_opts {
   unsigned commit_interval;   /* seconds; 0: 30; UINT_MAX: never by itself */
   unsigned workers;           /* 0: one per core */
   bool discard;               /* tell the devices what became free */
+  bool no_regroup;            /* no background work on dead space and
+                                 fragments */
   bool no_lock;               /* tests */
   bool ignore_log;            /* serve the last commit as it is, read-only,
                                  although a log promises more */
@@ -116,6 +118,9 @@ struct btrnbd_pool_info {
   struct btrnbd_space data, metadata, system;
   uint64_t unallocated, global_reserve, free_estimate;
   struct btrnbd_image_info image;
+  uint64_t writable;          /* bytes of data that will be accepted, however
+                                 they are written, if nothing else takes
+                                 space and the pool is writable */
 };
 /* Looks at every block group. */
 extern int btrnbd_pool_get_info (struct btrnbd_pool *,
@@ -129,6 +134,9 @@ struct btrnbd_pool_stats {
   uint64_t data_cache_bytes, data_dirty_bytes, data_hits, data_misses;
   uint64_t data_read_bytes, data_written_bytes, data_nocow_bytes; /* disks */
   uint64_t data_extent_searches; /* of the extent tree, for writes in place */
+  uint64_t regroup_moved_bytes; /* see btrnbd_regroup; by anybody */
+  uint64_t regroup_failed;    /* places where that failed */
+  uint64_t regroup_noted_bytes; /* of files, to be looked at in quiet times */
   uint64_t log_flushes;       /* that had something to do */
   uint64_t log_syncs;         /* superblocks written for them, each once per
                                  copy */
@@ -137,6 +145,36 @@ struct btrnbd_pool_stats {
 };
 extern void btrnbd_pool_get_stats (struct btrnbd_pool *,
                                    struct btrnbd_pool_stats *ret);
+
+/* What an export, or all files of the pool together, occupy on disk.  Data is
+ * kept in extents, and an extent is kept whole while anything refers to a
+ * part of it: `dead` is what nothing refers to.  All metadata of the files is
+ * read.
+ */
+struct btrnbd_usage {
+  uint64_t extents;
+  uint64_t allocated;         /* bytes of the extents, on disk, without copies
+                                 that the profile makes */
+  uint64_t exclusive, shared; /* of that: of this export alone; with others.
+                                 0 for the pool */
+  uint64_t dead;              /* of that: not referred to by this export */
+  uint64_t inline_bytes;      /* of small files, in metadata */
+};
+extern int btrnbd_usage (struct btrnbd_pool *, const char *name,
+                         struct btrnbd_usage *ret);
+extern int btrnbd_pool_usage (struct btrnbd_pool *, struct btrnbd_usage *ret);
+
+/* Look at all of an export now, as the pool does by itself in quiet times
+ * where something was written: extents that are this export's alone are
+ * written anew where a fifth of them or more is dead, and where they are in
+ * small pieces.  FN (may be NULL) is told how far it is and returns non-zero
+ * to stop, which is returned.
+ */
+typedef int (*btrnbd_progress_fn) (void *opaque, uint64_t done,
+                                   uint64_t total);
+extern int btrnbd_regroup (struct btrnbd_pool *, const char *name,
+                           btrnbd_progress_fn, void *opaque,
+                           uint64_t *ret_moved);
 
 /* --- mkfs --- */
 

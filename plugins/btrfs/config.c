@@ -104,6 +104,17 @@ set_image_reserve (const char *value)
 }
 
 static int
+set_regroup (const char *value)
+{
+  int r = nbdkit_parse_bool (value);
+
+  if (r < 0)
+    return -1;
+  plugin_config.opts.no_regroup = !r;
+  return 0;
+}
+
+static int
 set_control (const char *value)
 {
   free (plugin_config.control);
@@ -157,6 +168,8 @@ plugin_config_set (const char *key, const char *value)
     return set_bool (value, &plugin_config.write_through);
   if (strcmp (key, "image-reserve") == 0)
     return set_image_reserve (value);
+  if (strcmp (key, "regroup") == 0)
+    return set_regroup (value);
   if (strcmp (key, "super-copy") == 0)
     return set_number (key, value, 2, &plugin_config.opts.super_copy);
   if (strcmp (key, "log") == 0)

@@ -22,6 +22,7 @@ libmethods_la_SOURCES = \
 	plugins/btrfs/control/methods_pool.c \
 	plugins/btrfs/control/methods_priv.h \
 	plugins/btrfs/control/methods_snapshots.c \
+	plugins/btrfs/control/methods_space.c \
 	plugins/btrfs/control/stream.c \
 	plugins/btrfs/control/stream.h
 libmethods_la_CPPFLAGS = $(libcontrol_la_CPPFLAGS)

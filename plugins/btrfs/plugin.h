@@ -30,6 +30,7 @@ extern struct plugin_config plugin_config;
   "discard=BOOL          Discard what became free (default false).\n"   \
   "write-through=BOOL    What is answered is durable (default false).\n"  \
   "image-reserve=SIZE    Most space that @pool may hold (default a tenth).\n" \
+  "regroup=BOOL          Give back dead space at rest (default true).\n"  \
   "super-copy=N          Recovery: open from superblock copy 1 or 2.\n"    \
   "workers=N             Threads of the engine (default one per core)."
 

@@ -196,6 +196,7 @@ extern int cmd_clone_range (struct cli *);
 extern int cmd_create (struct cli *);
 extern int cmd_dedupe (struct cli *);
 extern int cmd_diff (struct cli *);
+extern int cmd_regroup (struct cli *);
 extern int cmd_rollback (struct cli *);
 extern int cmd_snapshot (struct cli *);
 extern int cmd_snapshots (struct cli *);

@@ -66,6 +66,9 @@ print_pool (const json_t *stats, const json_t *df)
           cli_size (cli_json_u64 (stats, "data_read_bytes"), a),
           cli_size (cli_json_u64 (stats, "data_written_bytes"), b));
   printf ("commits     %" PRIu64 "\n", cli_json_u64 (stats, "commits"));
+  printf ("regrouped   %s, %s of files to look at\n",
+          cli_size (cli_json_u64 (stats, "regroup_moved_bytes"), a),
+          cli_size (cli_json_u64 (stats, "regroup_noted_bytes"), b));
 }
 
 int

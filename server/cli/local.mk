@@ -17,6 +17,7 @@ server_cli_btrnbd_SOURCES = \
 	server/cli/cmd_mkfs.c \
 	server/cli/cmd_mv.c \
 	server/cli/cmd_put.c \
+	server/cli/cmd_regroup.c \
 	server/cli/cmd_reload.c \
 	server/cli/cmd_resize.c \
 	server/cli/cmd_rm.c \

@@ -29,6 +29,7 @@ EXTRA_DIST += \
 	tests/bench/fsync.py \
 	tests/bench/hosts.py \
 	tests/bench/open.py \
+	tests/bench/rot.py \
 	tests/bench/servers.py
 bench: all $(bench_programs) tests/daemon/btrnbdtest.la
 	/usr/bin/python3 $(srcdir)/tests/bench/bench.py --build . $(BENCH_FLAGS)
@@ -38,4 +39,5 @@ bench: all $(bench_programs) tests/daemon/btrnbdtest.la
 	tests/bench/refs
 	dir=$$(mktemp -d) && tests/bench/snapshots $$dir; rm -rf $$dir
 	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
+	/usr/bin/python3 $(srcdir)/tests/bench/rot.py --build .
 .PHONY: bench

@@ -169,6 +169,20 @@ do_truncate (struct worker *w, struct btrnbd_file *f, unsigned id,
     journal_op_failed (w->l->j, seq);
 }
 
+/* Fragments and dead space go; what the file holds does not change, so the
+ * journal hears nothing of it.
+ */
+static void
+do_regroup (struct worker *w, const char *path)
+{
+  uint64_t moved;
+  const int r = btrnbd_regroup (w->l->pool, path, NULL, NULL, &moved);
+
+  if (r != -ERR_busy) /* write-out goes on there */
+    check (w, 0, r, "regroup", path);
+  __atomic_fetch_add (&w->l->regrouped, moved, __ATOMIC_RELAXED);
+}
+
 /* A few operations on one open file. */
 static void
 visit (struct worker *w, unsigned id, const char *path, bool may_truncate)
@@ -188,6 +202,8 @@ visit (struct worker *w, unsigned id, const char *path, bool may_truncate)
     else
       do_data (w, f, id, path);
   }
+  if (below (w, 6) == 0)
+    do_regroup (w, path);
   btrnbd_file_close (f);
 }
 
@@ -892,6 +908,7 @@ load_scenario (struct load *l)
     do_flush (&w, f, file, path);
     for (unsigned k = 0; k < 3; ++k)
       do_data (&w, f, file, path);
+    do_regroup (&w, path);
     btrnbd_file_close (f);
   }
   if (l->snapshots && jnames_find (journal_names (l->j), "v0") != NULL)

@@ -18,6 +18,7 @@ struct load {
   bool early;                  /* tree blocks are written early (early.h) */
   bool full_allowed;           /* the pool is small: ENOSPC is an answer */
   unsigned full;               /* such answers; atomic */
+  uint64_t regrouped;          /* bytes that were moved; atomic */
   bool verbose;
 };
 

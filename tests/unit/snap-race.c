@@ -29,6 +29,8 @@ struct race {
   struct client c[CLIENTS];
   bool stop;
   uint64_t seed;
+  pthread_t regrouper;
+  uint64_t regrouped;          /* bytes */
 };
 
 enum kind { WRITE, TRIM, CLONE };
@@ -64,6 +66,26 @@ do_write (struct client *c, struct btrnbd_file *f, uint64_t offset,
   /* Again a part: a sector that is read and changed. */
   if (snap_rnd (&c->seed, 2))
     pool_ok (btrnbd_pwrite (f, buf + 700, 900, offset + 700, 0));
+}
+
+/* Dead space is given back and fragments are put together all the while. */
+static void *
+regroup_main (void *opaque)
+{
+  struct race *r = opaque;
+  unsigned v = 0;
+
+  while (!__atomic_load_n (&r->stop, __ATOMIC_RELAXED)) {
+    uint64_t moved;
+    const int e = btrnbd_regroup (r->pool, names[v], NULL, NULL, &moved);
+
+    if (e != -ERR_busy)
+      pool_ok (e);
+    r->regrouped += moved;
+    v = 1 - v;
+    usleep (1000);
+  }
+  return NULL;
 }
 
 static void *
@@ -240,15 +262,21 @@ test_clients (void **state)
     assert_int_equal (pthread_create (&r.c[i].thread, NULL, client_main,
                                       &r.c[i]), 0);
   }
+  assert_int_equal (pthread_create (&r.regrouper, NULL, regroup_main, &r),
+                    0);
   n = take_snapshots (&r, ms, 200);
   __atomic_store_n (&r.stop, true, __ATOMIC_RELAXED);
   for (i = 0; i < CLIENTS; ++i)
     pthread_join (r.c[i].thread, NULL);
+  pthread_join (r.regrouper, NULL);
   pool_ok (btrnbd_pool_close (r.pool));
   image_check (&im);
   print_message ("# %u snapshots, seed %llu, %u operations of client 0\n", n,
                  (unsigned long long) r.seed, r.c[0].done);
+  print_message ("# %llu bytes were moved meanwhile\n",
+                 (unsigned long long) r.regrouped);
   assert_true (r.c[0].done > 0);
+  assert_true (r.regrouped > 0);
   image_remove (&im);
 }
 

@@ -3,6 +3,7 @@ SNAP_TESTS = \
 	tests/unit/clone-basic \
 	tests/unit/pool-image \
 	tests/unit/pool-image-race \
+	tests/unit/regroup-basic \
 	tests/unit/snap-basic \
 	tests/unit/snap-cases \
 	tests/unit/snap-many \
@@ -20,6 +21,9 @@ tests_unit_pool_image_LDADD = $(TEST_LIBS)
 tests_unit_pool_image_race_SOURCES = tests/unit/pool-image-race.c
 tests_unit_pool_image_race_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_pool_image_race_LDADD = $(TEST_LIBS)
+tests_unit_regroup_basic_SOURCES = tests/unit/regroup-basic.c
+tests_unit_regroup_basic_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_regroup_basic_LDADD = $(TEST_LIBS)
 tests_unit_snap_basic_SOURCES = tests/unit/snap-basic.c
 tests_unit_snap_basic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_basic_LDADD = $(TEST_LIBS)

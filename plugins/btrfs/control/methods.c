@@ -11,6 +11,9 @@
 static const struct control_method methods[] = {
   { "export.diff", control_export_diff, CONTROL_READS, NULL },
   { "export.list", control_export_list, CONTROL_READS, NULL },
+  { "export.regroup", control_export_regroup, CONTROL_WRITES,
+    "export.regrouped" },
+  { "export.usage", control_export_usage, CONTROL_READS, NULL },
   { "file.clone-range", control_file_clone_range, CONTROL_WRITES,
     "file.written" },
   { "file.dedupe", control_file_dedupe, CONTROL_WRITES, NULL },
@@ -29,6 +32,7 @@ static const struct control_method methods[] = {
   { "pool.info", control_pool_info, CONTROL_READS, NULL },
   { "pool.stats", control_pool_stats, CONTROL_READS, NULL },
   { "pool.sync", control_pool_sync, CONTROL_READS, NULL },
+  { "pool.usage", control_pool_usage, CONTROL_READS, NULL },
   { "rpc.methods", control_rpc_methods, CONTROL_READS, NULL },
   { "subvol.remove", control_subvol_remove, CONTROL_WRITES,
     "subvol.removed" },

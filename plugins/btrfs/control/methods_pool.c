@@ -75,10 +75,11 @@ control_pool_df (struct control_call *call)
     control_failed (call, r);
     return;
   }
-  call->result = json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+  call->result = json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                             "total_bytes", control_u64 (i.total_bytes),
                             "bytes_used", control_u64 (i.bytes_used),
                             "free_estimate", control_u64 (i.free_estimate),
+                            "writable", control_u64 (i.writable),
                             "unallocated", control_u64 (i.unallocated),
                             "global_reserve", control_u64 (i.global_reserve),
                             "data", space_json (&i.data),
@@ -98,14 +99,15 @@ control_pool_stats (struct control_call *call)
 #define STAT(name) #name, control_u64 (s.name)
   call->result =
     json_pack ("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,"
-               "s:o}",
+               "s:o,s:o,s:o,s:o}",
                STAT (commits), STAT (commit_ns_total), STAT (commit_ns_max),
                STAT (block_reads), STAT (block_hits),
                STAT (block_writes_bytes), STAT (blocks_repaired),
                STAT (data_cache_bytes), STAT (data_dirty_bytes),
                STAT (data_hits), STAT (data_misses), STAT (data_read_bytes),
                STAT (data_written_bytes), STAT (data_nocow_bytes),
-               STAT (data_extent_searches));
+               STAT (data_extent_searches), STAT (regroup_moved_bytes),
+               STAT (regroup_failed), STAT (regroup_noted_bytes));
 #undef STAT
 }
 

@@ -51,6 +51,10 @@ extern void control_pool_df (struct control_call *);
 extern void control_pool_stats (struct control_call *);
 extern void control_pool_sync (struct control_call *);
 extern void control_rpc_methods (struct control_call *);
+/* methods_space.c */
+extern void control_pool_usage (struct control_call *);
+extern void control_export_usage (struct control_call *);
+extern void control_export_regroup (struct control_call *);
 /* methods_names.c */
 extern void control_export_list (struct control_call *);
 extern void control_volume_create (struct control_call *);

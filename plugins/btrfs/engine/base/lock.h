@@ -46,6 +46,7 @@ enum lock_rank {
   RANK_SUBVOLS,        /* subvol: list of subvolumes to drop */
   RANK_EXTENT_MAP,     /* data: extent map of one file */
   RANK_DIRTY,          /* data: dirty ranges of one file */
+  RANK_REGROUP,        /* data: where extents have changed */
   RANK_DATA,           /* data: list of dirty files, throttling */
   RANK_DATA_CACHE,     /* data: clean cache shard, ladder never */
   RANK_DATA_PAGES,     /* data: free pages */

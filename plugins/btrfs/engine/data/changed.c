@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/math.h"
-#include "data/data_priv.h"
+#include "data/regroup_priv.h"
 
 void
 changed_init (struct file_data *f)
@@ -93,8 +93,8 @@ add_range (struct changed *c, uint64_t start, uint64_t end)
 }
 
 void
-file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
-              uint64_t end)
+file_moved (struct file_data *f, const struct txn *txn, uint64_t start,
+            uint64_t end)
 {
   struct changed *c = &f->changed;
 
@@ -106,6 +106,14 @@ file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
   }
   if (!c->lost && start < end)
     add_range (c, start, end);
+}
+
+void
+file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
+              uint64_t end)
+{
+  file_moved (f, txn, start, end);
+  regroup_note (f, start, end);
 }
 
 void

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/math.h"
-#include "data/data_priv.h"
+#include "data/regroup_priv.h"
 
 #define CACHE_MIN (8 * 1024 * 1024)
 #define DIRTY_AGE_MS 5000      /* dirty data older than this is written out */
@@ -61,6 +61,8 @@ data_new (const struct data_env *env, struct data **ret)
     r = cache_new (d->pages, &d->cache);
   if (r == 0)
     r = lend_init (d);
+  if (r == 0)
+    r = regroup_new (env->regroup && !env->read_only, &d->regroup);
   if (r == 0) {
     d->dirty_limit = d->pages->count / 2;
     d->dirty_background = d->pages->count / 8;
@@ -87,6 +89,7 @@ data_free (struct data *d)
   mutex_unlock (&d->lock);
   for (i = 0; i < d->num_flushers; ++i)
     pthread_join (d->flushers[i], NULL);
+  regroup_free (d->regroup);
   lend_done (d);
   cache_free (d->cache);
   pages_free (d->pages);
@@ -102,6 +105,7 @@ static void
 file_free (struct file_data *f)
 {
   assert (f->num_dirty == 0);
+  regroup_file_left (f);
   map_clear (f);
   changed_done (f);
   cond_done (&f->dirty_cond);
@@ -407,6 +411,13 @@ uint64_t
 data_in_place (struct data *d)
 {
   return __atomic_load_n (&d->stats.nocow_bytes, __ATOMIC_ACQUIRE);
+}
+
+uint64_t
+data_activity (struct data *d)
+{
+  return __atomic_load_n (&d->stats.read_bytes, __ATOMIC_RELAXED)
+    + d->ps * __atomic_load_n (&d->taken_pages, __ATOMIC_RELAXED);
 }
 
 void

@@ -24,6 +24,7 @@ struct data_env {
   struct workers *workers;
   size_t cache_bytes;          /* budget of clean + dirty data */
   bool read_only;
+  bool regroup;                /* note what regrouping shall look at */
 };
 
 extern int data_new (const struct data_env *, struct data **ret);
@@ -164,6 +165,46 @@ extern int data_dedupe (struct data *, struct inode *src, uint64_t from,
 typedef int (*data_range_fn) (void *opaque, uint64_t offset, uint64_t len);
 extern int data_compare (struct data *, struct inode *, struct inode *,
                          data_range_fn, void *opaque);
+
+/* --- regrouping (regroup.c) --- */
+
+/* Extents of the file that begin in [*POS, END) and are its alone: those that
+ * are mostly dead are freed, by writing what is left of them elsewhere, and
+ * fragments are put together.  *POS moves on; now and then the call returns
+ * early, above all when something was moved.  Contents are the same at every
+ * moment, and what is shared stays shared.
+ */
+struct data_regrouped {
+  uint64_t moved;              /* bytes that were written anew */
+  bool busy;                   /* somebody else was at work there: later */
+};
+extern int data_regroup (struct data *, struct inode *, uint64_t *pos,
+                         uint64_t end, struct data_regrouped *ret);
+
+/* Where files have changed since it was looked at.  Waits for a job; false
+ * when it is over (data_regroup_stop).
+ */
+struct data_regroup_job {
+  uint64_t root_id, ino, start, end;
+};
+extern bool data_regroup_next (struct data *, struct data_regroup_job *ret);
+/* The file is gone. */
+extern void data_regroup_forget (struct data *,
+                                 const struct data_regroup_job *);
+/* A subvolume is gone: what others shared with it may be theirs alone. */
+extern void data_regroup_again (struct data *);
+/* Wait some time; false when it is over. */
+extern bool data_regroup_pause (struct data *, unsigned ms);
+extern void data_regroup_stop (struct data *);
+
+struct data_regroup_stats {
+  uint64_t moved, failed;      /* bytes; windows that could not be moved */
+  uint64_t noted;              /* bytes of files to look at */
+};
+extern void data_regroup_get_stats (struct data *,
+                                    struct data_regroup_stats *ret);
+/* Bytes that clients have read and written so far. */
+extern uint64_t data_activity (struct data *);
 
 /* --- for log/ --- */
 

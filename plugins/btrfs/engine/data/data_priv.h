@@ -36,6 +36,10 @@
 
 #define DATA_FLUSHERS 2
 #define DATA_BATCH_PAGES 4096        /* most pages in one write-out batch */
+/* Most bytes of a new extent, which lies in one such piece of its file: what
+ * is overwritten in an extent is dead until all of the rest is, too.
+ */
+#define DATA_EXTENT_MAX (256 * 1024)
 #define DATA_FILE_END (UINT64_C (1) << 63) /* offsets stay below */
 
 struct data {
@@ -52,6 +56,7 @@ struct data {
    */
   size_t dirty_pages;
   size_t dirty_limit, dirty_background;
+  uint64_t taken_pages;        /* by writers, so far (atomic) */
   size_t map_entries;          /* of all files (atomic) */
   uint64_t written_pages;      /* so far (atomic) */
   uint64_t failures;           /* of write-out (atomic) */
@@ -62,6 +67,8 @@ struct data {
   bool lending;
   uint32_t *lent;
   size_t num_lent, max_lent;
+
+  struct regroup *regroup;
 
   uint64_t beyond_log;         /* last transaction that changed a file in a way
                                   that a log cannot say (atomic) */
@@ -113,6 +120,7 @@ struct file_data {
   struct range_locks ranges;
 
   struct changed changed;
+  struct regroup_note *note;   /* or NULL; set with inode.lock held (atomic) */
 
   struct mutex map_lock;       /* RANK_EXTENT_MAP */
   struct extent_map map;
@@ -204,6 +212,9 @@ extern void changed_done (struct file_data *);
 /* The extents in [START, END) change in TXN; inode.lock held. */
 extern void file_changed (struct file_data *, const struct txn *,
                           uint64_t start, uint64_t end);
+/* The same when nobody has to look at them for regrouping. */
+extern void file_moved (struct file_data *, const struct txn *,
+                        uint64_t start, uint64_t end);
 /* TXN changes the file in a way that a log cannot say: flushes commit. */
 extern void file_changed_beyond_log (struct file_data *, const struct txn *);
 
@@ -386,6 +397,9 @@ extern int nocow_check (struct file_data *, uint64_t offset,
  */
 extern int nocow_is_ours (struct file_data *, const struct mapping *,
                           bool *ret_ours);
+/* The same of an extent that may have been another's too, until lately. */
+extern int nocow_is_alone (struct file_data *, const struct mapping *,
+                           bool *ret_alone);
 static inline bool
 file_may_nocow (const struct file_data *f)
 {

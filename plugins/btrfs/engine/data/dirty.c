@@ -288,6 +288,7 @@ dirty_throttle (struct data *d, size_t n)
                                           __ATOMIC_RELAXED))
       break;
   }
+  __atomic_fetch_add (&d->taken_pages, n, __ATOMIC_RELAXED);
   wake_flushers_above (d, now, n);
   return 0;
 }
@@ -303,6 +304,7 @@ dirty_try_throttle (struct data *d, size_t n)
       return false;
   while (!__atomic_compare_exchange_n (&d->dirty_pages, &now, now + n, false,
                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  __atomic_fetch_add (&d->taken_pages, n, __ATOMIC_RELAXED);
   wake_flushers_above (d, now, n);
   return true;
 }

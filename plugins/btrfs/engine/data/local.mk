@@ -29,8 +29,13 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/read_disk.c \
 	$(ENGINE)/data/read_packed.c \
 	$(ENGINE)/data/readahead.c \
+	$(ENGINE)/data/regroup.c \
+	$(ENGINE)/data/regroup_notes.c \
+	$(ENGINE)/data/regroup_priv.h \
 	$(ENGINE)/data/replay.c \
 	$(ENGINE)/data/truncate.c \
+	$(ENGINE)/data/usage.c \
+	$(ENGINE)/data/usage.h \
 	$(ENGINE)/data/write.c \
 	$(ENGINE)/data/writeout.c \
 	$(ENGINE)/data/writeout.h \

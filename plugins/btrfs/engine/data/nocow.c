@@ -154,6 +154,23 @@ old_item_is_ours (struct file_data *f, const struct mapping *m,
   return r;
 }
 
+int
+nocow_is_alone (struct file_data *f, const struct mapping *m,
+                bool *ret_alone)
+{
+  const uint64_t snapshot
+    = __atomic_load_n (&file_tree (f)->last_snapshot, __ATOMIC_ACQUIRE);
+  int r = 0;
+
+  *ret_alone = true;
+  if (m->generation <= snapshot)
+    r = old_item_is_ours (f, m, snapshot, ret_alone);
+  if (r < 0 || !*ret_alone)
+    return r;
+  return extent_data_is_exclusive (f->d->env.extents, mapping_ref (f, m),
+                                   ret_alone, NULL);
+}
+
 /* --- the check --- */
 
 static bool

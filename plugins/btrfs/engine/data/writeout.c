@@ -179,6 +179,19 @@ split_run (struct writeout *w, size_t k, size_t n)
   ++w->runs;
 }
 
+/* Run K, of new extents, does not leave the piece of the file that it begins
+ * in.  What will be overwritten in place has no dead space.
+ */
+static void
+stay_in_piece (struct writeout *w, size_t k)
+{
+  const uint64_t start = w->page[w->run[k].first].offset;
+  const size_t n = (round_up (start + 1, DATA_EXTENT_MAX) - start) / w->d->ps;
+
+  if (w->run[k].n > n && (file_flags (w->f) & BTRFS_INODE_NODATACOW) == 0)
+    split_run (w, k, n);
+}
+
 /* Addresses for all COW pages: as few extents as the free space allows, laid
  * under the pages in file order.
  */
@@ -211,6 +224,7 @@ allocate (struct writeout *w)
       want -= left / ps;
       __atomic_store_n (&w->f->hint, at + left, __ATOMIC_RELAXED);
     }
+    stay_in_piece (w, k);
     if ((uint64_t) run->n * ps > left)
       split_run (w, k, left / ps);
     run->disk = at;
@@ -498,6 +512,49 @@ writeout_run (struct writeout *w)
   writeout_written (w);
   r = writeout_insert (w);
   return r < 0 ? r : failed;
+}
+
+/* The pages are nobody's but ours. */
+static void
+finish_move (struct writeout *w)
+{
+  size_t k, i, unused = 0;
+
+  for (k = 0; k < w->runs; ++k) {
+    const struct wo_run *run = &w->run[k];
+
+    if (run->allocated && !run->inserted)
+      take_back (w, run);
+    for (i = run->first; i < run->first + run->n; ++i) {
+      if (run->inserted)
+        cache_put (w->d->cache, w->disk[i], w->page[i].page);
+      else
+        pages_give (w->d->pages, &w->page[i].page, 1);
+      unused += w->page[i].reserved;
+    }
+  }
+  if (unused > 0)
+    space_data_unreserve (w->d->env.space, unused * w->d->ps);
+}
+
+int
+writeout_move (struct writeout *w, size_t most)
+{
+  int r;
+
+  w->moved = true;
+  add_run (w, 0, WO_COW)->n = w->n;
+  r = allocate (w);
+  if (r == 0 && w->runs <= most) {
+    fill_disk (w);
+    checksum (w);
+    r = write_pages (w);
+    forget_cached (w);
+    if (r == 0)
+      r = writeout_insert (w);
+  }
+  finish_move (w);
+  return r;
 }
 
 /* What to do when the gate is closed: it is not for those who are inside, or

@@ -32,6 +32,7 @@ struct writeout {
   struct wo_run *run;
   size_t runs;
   bool map_nocow;              /* verdict of the mapping looked at last */
+  bool moved;                  /* the contents are what they were */
 };
 
 static inline uint64_t
@@ -60,6 +61,13 @@ extern size_t writeout_ops (struct writeout *, struct volume_op *,
                             struct iovec *, size_t *first);
 /* They have been run. */
 extern void writeout_written (struct writeout *);
+/* Write W->n pages, neighbours in the file, all of which hold a promise of
+ * space, to a new extent, and let the file point to it: what it has there now
+ * is the same bytes.  Nobody else changes the file there.  If it takes more
+ * than MOST extents nothing is done.  The pages and promises are gone.
+ */
+extern int writeout_move (struct writeout *, size_t most);
+
 /* Change the trees for all runs that were written; sets `inserted`. */
 extern int writeout_insert (struct writeout *);
 /* The same in TXN, which has room for DATA_FLUSH_ITEMS, for a batch that is

@@ -306,8 +306,12 @@ note_changes (const struct group *g)
   for (k = g->from; k < g->to && !g->logged; ++k)
     if (takes_part (&w->run[k])) {
       const uint64_t start = run_offset (w, &w->run[k]);
+      const uint64_t end = start + run_len (w, &w->run[k]);
 
-      file_changed (g->f, g->txn, start, start + run_len (w, &w->run[k]));
+      if (w->moved)
+        file_moved (g->f, g->txn, start, end);
+      else
+        file_changed (g->f, g->txn, start, end);
     }
 }
 
@@ -325,11 +329,11 @@ change (struct group *g)
     r = change_tree (g);
     rwlock_unlock (&t->lock);
   }
-  if (r == 0) {
+  if (r == 0)
     note_changes (g);
-    r = inode_finish_change (g->txn, g->f, g->added, g->removed);
-  }
-  return r;
+  if (r < 0 || (g->w->moved && g->added == g->removed))
+    return r;
+  return inode_finish_change (g->txn, g->f, g->added, g->removed);
 }
 
 /* Items to promise space for: each stands for two paths of four blocks, while
@@ -355,7 +359,7 @@ begin (struct group *g)
     const size_t n = g->to - g->from;
     const int r = txn_begin (t, items_for (n), &g->txn);
 
-    if (r != -ERR_nospace_meta)
+    if (r != -ERR_nospace_meta || g->w->moved)
       return r;
     if (n == 1)
       return txn_begin_to_free (t, 4, &g->txn);

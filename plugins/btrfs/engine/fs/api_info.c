@@ -178,7 +178,7 @@ btrnbd_pool_get_info (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
   ret->global_reserve = space_global_reserve (fs->space);
   ret->free_estimate = estimate_free (ret);
   get_image (fs, ret);
-  return 0;
+  return space_writable (fs->space, &ret->writable);
 }
 
 void
@@ -188,6 +188,7 @@ btrnbd_pool_get_stats (struct btrnbd_pool *p, struct btrnbd_pool_stats *ret)
   struct commit_stats c = { 0 };
   struct data_stats d;
   struct logs_stats l = { 0 };
+  struct data_regroup_stats g;
 
   if (p->fs->logs != NULL)
     logs_get_stats (p->fs->logs, &l);
@@ -195,6 +196,7 @@ btrnbd_pool_get_stats (struct btrnbd_pool *p, struct btrnbd_pool_stats *ret)
     commit_get_stats (p->fs, &c);
   block_cache_get_stats (p->fs->cache, &b);
   data_get_stats (p->fs->data, &d);
+  data_regroup_get_stats (p->fs->data, &g);
   *ret = (struct btrnbd_pool_stats) {
     .commits = c.commits,
     .commit_ns_total = c.ns_total,
@@ -211,6 +213,9 @@ btrnbd_pool_get_stats (struct btrnbd_pool *p, struct btrnbd_pool_stats *ret)
     .data_written_bytes = d.written_bytes,
     .data_nocow_bytes = d.nocow_bytes,
     .data_extent_searches = d.extent_tree_searches,
+    .regroup_moved_bytes = g.moved,
+    .regroup_failed = g.failed,
+    .regroup_noted_bytes = g.noted,
     .log_flushes = l.flushes,
     .log_syncs = l.syncs,
     .log_commits = l.commits,

@@ -21,6 +21,7 @@ struct fs_opts {
   unsigned workers;            /* 0: one per core */
   bool discard;                /* tell the devices what became free */
   unsigned super_copy;         /* superblock copy to open from, normally 0 */
+  bool no_regroup;             /* leave dead space and fragments alone */
   bool ignore_log;             /* serve the last commit, read-only */
   bool no_image;               /* image_get refuses */
   uint64_t image_reserve;      /* bytes that an image may hold; 0: a tenth of
@@ -51,6 +52,9 @@ struct fs {
   struct subvols *subvols;
   struct logs *logs;           /* NULL when read_only */
   struct images *images;
+
+  pthread_t regroup_thread;    /* regroup.c */
+  bool regroup_started;
 
   unsigned opened;             /* steps of open.c that are done */
   struct commit_ctx *commit;   /* see commit.h; NULL when read_only */

@@ -14,7 +14,9 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/memory.c \
 	$(ENGINE)/fs/memory.h \
 	$(ENGINE)/fs/prepare.c \
-	$(ENGINE)/fs/prepare.h
+	$(ENGINE)/fs/prepare.h \
+	$(ENGINE)/fs/regroup.c \
+	$(ENGINE)/fs/regroup.h
 
 # the public API
 libengine_la_SOURCES += \
@@ -31,4 +33,5 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/api_priv.h \
 	$(ENGINE)/fs/api_replace.c \
 	$(ENGINE)/fs/api_snapshots.c \
+	$(ENGINE)/fs/api_space.c \
 	$(ENGINE)/fs/api_volumes.c

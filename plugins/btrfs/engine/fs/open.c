@@ -17,6 +17,7 @@
 #include "fs/image.h"
 #include "fs/memory.h"
 #include "fs/prepare.h"
+#include "fs/regroup.h"
 
 #define DEFAULT_CACHE (UINT64_C (256) << 20)
 
@@ -300,7 +301,7 @@ open_data (struct fs *fs)
     .volume = fs->volume, .trans = fs->trans, .roots = fs->roots,
     .space = fs->space, .extents = fs->extents, .workers = fs->workers,
     .cache_bytes = fs->opts.cache_size - memory_blocks (fs),
-    .read_only = fs->read_only,
+    .read_only = fs->read_only, .regroup = !fs->opts.no_regroup,
   };
   int r;
 
@@ -396,6 +397,12 @@ start_thread (struct fs *fs)
   return fs->read_only ? 0 : commit_thread_start (fs);
 }
 
+static int
+start_regroup (struct fs *fs)
+{
+  return fs->read_only || fs->opts.no_regroup ? 0 : regroup_start (fs);
+}
+
 struct step {
   const char *name;
   int (*run) (struct fs *);
@@ -429,6 +436,7 @@ static const struct step steps[] = {
   { "deleted subvolumes", find_dead, NULL },
   { "image", open_images, close_images },
   { "commit thread", start_thread, commit_thread_stop },
+  { "regroup thread", start_regroup, regroup_stop },
 };
 
 static void
@@ -593,6 +601,7 @@ fs_close (struct fs *fs)
   if (fs == NULL)
     return 0;
   if (!fs->read_only) {
+    regroup_stop (fs);
     commit_thread_stop (fs);
     r = fs_commit (fs);
     if (r == 0)
@@ -610,6 +619,7 @@ fs_kill (struct fs *fs)
   if (fs == NULL)
     return;
   if (!fs->read_only) {
+    regroup_stop (fs);
     commit_thread_stop (fs);
     trans_fail (fs->trans, err_new (ERR_shutdown, "killed"));
     volume_set_read_only (fs->volume);

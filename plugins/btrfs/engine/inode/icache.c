@@ -204,10 +204,10 @@ load_new (struct inodes *ii, struct inode *in)
   return r;
 }
 
-/* Takes the reference on ROOT. */
+/* Takes the reference on ROOT.  VISIT: 1, or 0. */
 static int
 get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
-             struct inode **ret)
+             unsigned visit, struct inode **ret)
 {
   struct inode *in;
   int r = 0;
@@ -218,6 +218,8 @@ get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
     cond_wait (&ii->changed, &ii->lock);
   while ((in = find (ii, root, ino)) != NULL) {
     r = use_present (ii, in, ret);
+    if (*ret != NULL)
+      in->priv->visits += visit;
     if (r < 0 || *ret != NULL)
       break;
   }
@@ -227,6 +229,7 @@ get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
       r = err_new (ERR_nomem, "inode");
     else {
       root = NULL;              /* IN has it now */
+      in->priv->visits = visit;
       r = load_new (ii, in);
       if (r == 0)
         *ret = in;
@@ -237,9 +240,9 @@ get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
   return r;
 }
 
-int
-inode_get (struct inodes *ii, uint64_t root_id, uint64_t ino,
-           struct inode **ret)
+static int
+get (struct inodes *ii, uint64_t root_id, uint64_t ino, unsigned visit,
+     struct inode **ret)
 {
   struct root *root;
   int r;
@@ -251,7 +254,35 @@ inode_get (struct inodes *ii, uint64_t root_id, uint64_t ino,
   r = roots_get (ii->env.roots, root_id, &root);
   if (r < 0)
     return r;
-  return get_in_root (ii, root, ino, ret);
+  return get_in_root (ii, root, ino, visit, ret);
+}
+
+int
+inode_get (struct inodes *ii, uint64_t root_id, uint64_t ino,
+           struct inode **ret)
+{
+  return get (ii, root_id, ino, 0, ret);
+}
+
+int
+inode_visit (struct inodes *ii, uint64_t root_id, uint64_t ino,
+             struct inode **ret)
+{
+  return get (ii, root_id, ino, 1, ret);
+}
+
+void
+inode_leave (struct inode *in)
+{
+  struct inodes *ii = in->inodes;
+
+  mutex_lock (&ii->lock);
+  --in->priv->visits;
+  mutex_unlock (&ii->lock);
+  inode_put (in);
+  mutex_lock (&ii->lock);
+  cond_broadcast (&ii->changed);
+  mutex_unlock (&ii->lock);
 }
 
 int
@@ -276,7 +307,7 @@ inode_adopt (struct inodes *ii, struct root *root, uint64_t ino,
   }
   mutex_unlock (&ii->lock);
   if (in == NULL)
-    return get_in_root (ii, again, ino, ret);
+    return get_in_root (ii, again, ino, 0, ret);
   *ret = in;
   return 0;
 }
@@ -397,6 +428,10 @@ forget_root (struct inodes *ii, uint64_t root_id)
     if (p->inode->root->id != root_id)
       continue;
     if (p->state == INODE_LEAVING) {
+      cond_wait (&ii->changed, &ii->lock);
+      goto again;
+    }
+    if (p->refs > 0 && p->refs == p->visits) {
       cond_wait (&ii->changed, &ii->lock);
       goto again;
     }

@@ -79,6 +79,13 @@ extern int inodes_clean_orphans (struct inodes *, struct root *);
 
 extern int inode_get (struct inodes *, uint64_t root_id, uint64_t ino,
                       struct inode **ret);
+/* As inode_get, for a moment and with nothing held that others wait for: who
+ * needs the subvolume for himself waits for inode_leave, where he would find
+ * an inode_get in his way.
+ */
+extern int inode_visit (struct inodes *, uint64_t root_id, uint64_t ino,
+                        struct inode **ret);
+extern void inode_leave (struct inode *);
 extern struct inode *inode_ref (struct inode *);
 /* Dropping the last reference of an unlinked inode deletes it (in
  * transactions of its own: no lock may be held).

@@ -18,6 +18,7 @@ struct inode_priv {
   RB_ENTRY (inode_priv) entry;
   TAILQ_ENTRY (inode_priv) lru; /* while refs == 0 and READY */
   unsigned refs;
+  unsigned visits;             /* of these, those of inode_visit */
   enum inode_state state;
   int load_err;                /* of a failed load: no longer in the table */
   bool in_table;

@@ -140,6 +140,70 @@ count_unallocated (struct space *sp)
   return total;
 }
 
+/* What chunks can still be made of: not in pieces too small for one. */
+uint64_t
+space_usable (struct space *sp)
+{
+  const struct volume_device *dev = volume_device (sp->volume, 0);
+  struct ranges used = { 0 };
+  uint64_t pos = BTRFS_DEV_RESERVED, total = 0, s;
+  size_t i;
+
+  if (volume_num_devices (sp->volume) != 1)
+    return 0;
+  if (used_ranges (sp, dev->devid, &used) < 0)
+    err_clear ();
+  else
+    for (i = 0; i <= used.n; i++) {
+      s = i < used.n ? MIN (used.r[i].start, dev->total_bytes)
+        : dev->total_bytes;
+      if (s > pos && s - pos >= 2 * MIN_STRIPE)
+        total += round_down (s - pos, 2 * BTRFS_STRIPE_LEN);
+      if (i < used.n)
+        pos = MAX (pos, used.r[i].start + used.r[i].len);
+    }
+  free (used.r);
+  return total;
+}
+
+static uint64_t
+max_stripe (struct space *sp, enum space_kind kind)
+{
+  if (kind == SPACE_SYSTEM)
+    return 32 * MIB;
+  if (kind == SPACE_DATA || sp->mixed
+      || volume_device (sp->volume, 0)->total_bytes > 50 * GIB)
+    return GIB;
+  return 256 * MIB;
+}
+
+/* How large the next chunk of KIND would be, were UNALLOCATED bytes in one
+ * piece left; 0: none.
+ */
+static uint64_t
+chunk_bytes (struct space *sp, enum space_kind kind, uint64_t unallocated,
+             unsigned copies)
+{
+  const uint64_t most = max_stripe (sp, kind);
+  const uint64_t total = volume_device (sp->volume, 0)->total_bytes;
+  const uint64_t max_chunk = MIN (kind == SPACE_DATA ? 10 * GIB : most,
+                                  total / 10);
+  uint64_t len = MIN (most * copies, unallocated) / copies;
+
+  if (len > max_chunk)
+    len = MIN (len, round_up (max_chunk, 16 * MIB));
+  len = round_down (len, BTRFS_STRIPE_LEN);
+  return len < MIN_STRIPE ? 0 : len;
+}
+
+uint64_t
+space_next_chunk (struct space *sp, enum space_kind kind,
+                  uint64_t unallocated)
+{
+  return chunk_bytes (sp, kind, unallocated,
+                      space_copies (space_profile (sp, kind)));
+}
+
 uint64_t
 space_unallocated (struct space *sp)
 {
@@ -195,7 +259,7 @@ static int
 plan (struct space *sp, enum space_kind kind, struct new_chunk *n,
       bool *ret_ok)
 {
-  uint64_t max_stripe, max_chunk, hole, total, end = 0;
+  uint64_t hole, end = 0;
   struct chunk_info c;
   int r;
 
@@ -207,23 +271,12 @@ plan (struct space *sp, enum space_kind kind, struct new_chunk *n,
     return 0;                   /* cannot be made on one device */
   n->dev = volume_device (sp->volume, 0);
   n->stripes = space_copies (n->type);
-  total = n->dev->total_bytes;
-  if (kind == SPACE_SYSTEM)
-    max_stripe = 32 * MIB;
-  else if (kind == SPACE_DATA || sp->mixed || total > 50 * GIB)
-    max_stripe = GIB;
-  else
-    max_stripe = 256 * MIB;
-  max_chunk = kind == SPACE_DATA ? 10 * GIB : max_stripe;
-  max_chunk = MIN (max_chunk, total / 10);
-  r = find_hole (sp, n->dev, max_stripe * n->stripes, &n->physical, &hole);
+  r = find_hole (sp, n->dev, max_stripe (sp, kind) * n->stripes,
+                 &n->physical, &hole);
   if (r < 0)
     return r;
-  n->stripe_len = hole / n->stripes;
-  if (n->stripe_len > max_chunk)
-    n->stripe_len = MIN (n->stripe_len, round_up (max_chunk, 16 * MIB));
-  n->stripe_len = round_down (n->stripe_len, BTRFS_STRIPE_LEN);
-  if (n->stripe_len < MIN_STRIPE)
+  n->stripe_len = chunk_bytes (sp, kind, hole, n->stripes);
+  if (n->stripe_len == 0)
     return 0;
   while (volume_next_chunk (sp->volume, end, &c))
     end = c.logical + c.length;

@@ -56,14 +56,20 @@ gone_bytes (const struct space_info *i)
 
 /* One data chunk is kept aside: data must be able to grow, too. */
 static uint64_t
-overcommit_bytes (const struct space *sp)
+overcommit_of (const struct space *sp, uint64_t unallocated)
 {
   const struct volume_device *dev = volume_device (sp->volume, 0);
   uint64_t keep = sp->mixed ? 0 : MIN (UINT64_C (1024) * MIB,
                                        dev->total_bytes / 10);
-  uint64_t raw = sp->unallocated / sp->meta_copies;
+  uint64_t raw = unallocated / sp->meta_copies;
 
   return raw > keep ? (raw - keep) / 2 : 0;
+}
+
+static uint64_t
+overcommit_bytes (const struct space *sp)
+{
+  return overcommit_of (sp, sp->unallocated);
 }
 
 /* Metadata beyond what its chunks hold, were BYTES more promised; data that
@@ -113,6 +119,102 @@ promise (struct space *sp, const struct want *w, bool jump_queue)
   if (w->data)
     sp->data_promised += w->bytes;
   return true;
+}
+
+/* --- what could be promised --- */
+
+/* The pool as it would be after chunks were made. */
+struct outlook {
+  uint64_t unallocated;
+  uint64_t data, meta;         /* added by new chunks */
+};
+
+/* As `fits` for data, and space for metadata that is not there yet counts
+ * only for what can still be made of it.
+ */
+static bool
+would_fit (struct space *sp, const struct outlook *o, uint64_t bytes)
+{
+  const struct space_info *d = &sp->info[space_data_kind (sp)];
+  const struct space_info *m = &sp->info[SPACE_METADATA];
+  uint64_t over;
+
+  SCOPED_LOCK (&sp->lock);
+  over = overcommit_of (sp, o->unallocated);
+  if (sp->mixed)
+    return metadata_needed (sp, bytes, bytes) <= m->total + o->meta;
+  return gone_bytes (d) + bytes <= d->total + o->data
+    && metadata_needed (sp, 0, bytes) <= m->total + o->meta + over;
+}
+
+static bool
+add_chunk (struct space *sp, struct outlook *o, enum space_kind kind)
+{
+  const uint64_t len = space_next_chunk (sp, kind, o->unallocated);
+  const unsigned copies = space_copies (space_profile (sp, kind));
+
+  o->unallocated -= len * copies;
+  if (kind == SPACE_METADATA)
+    o->meta += len;
+  else
+    o->data += len;
+  return len > 0;
+}
+
+/* What those who write data out promise themselves for a moment. */
+#define WRITE_OUT_ITEMS 144
+
+/* Would metadata get another chunk, now (metadata_is_short) or ahead of time
+ * (space_grow)?
+ */
+static bool
+would_grow (struct space *sp, const struct outlook *o, uint64_t bytes)
+{
+  const uint64_t passing = (uint64_t) WRITE_OUT_ITEMS * sp->nodesize * 2
+    * PATH_LEVELS;
+
+  SCOPED_LOCK (&sp->lock);
+  return !sp->mixed && metadata_needed (sp, passing, bytes)
+    > (sp->info[SPACE_METADATA].total + o->meta) / 5 * 4;
+}
+
+static bool
+would_be_promised (struct space *sp, uint64_t usable, uint64_t bytes)
+{
+  struct outlook o = { .unallocated = usable };
+
+  while (would_grow (sp, &o, bytes) && add_chunk (sp, &o, SPACE_METADATA))
+    ;
+  while (!would_fit (sp, &o, bytes)) {
+    if (!add_chunk (sp, &o, space_data_kind (sp)))
+      return would_fit (sp, &o, bytes);
+  }
+  return true;
+}
+
+int
+space_writable (struct space *sp, uint64_t *ret)
+{
+  uint64_t low = 0, high, usable;
+  int r = space_load_groups (sp);
+
+  if (r < 0)
+    return r;
+  usable = space_usable (sp);
+  mutex_lock (&sp->lock);
+  high = (sp->info[space_data_kind (sp)].total + usable) / sp->sectorsize;
+  mutex_unlock (&sp->lock);
+  /* In sectors: LOW would be promised, HIGH + 1 would not. */
+  while (low < high) {
+    const uint64_t mid = high - (high - low) / 2;
+
+    if (would_be_promised (sp, usable, mid * sp->sectorsize))
+      low = mid;
+    else
+      high = mid - 1;
+  }
+  *ret = low * sp->sectorsize;
+  return 0;
 }
 
 /* --- working for space --- */

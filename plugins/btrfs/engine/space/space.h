@@ -71,6 +71,10 @@ enum space_kind { SPACE_DATA, SPACE_METADATA, SPACE_SYSTEM, SPACE_KINDS };
 /* Loads all block group items (not their free space) if need be. */
 extern int space_get_numbers (struct space *, enum space_kind,
                               struct space_numbers *ret);
+/* Bytes of data that are certain to be accepted, as 4 KiB writes in any order
+ * that overwrite nothing, if nobody else takes space.
+ */
+extern int space_writable (struct space *, uint64_t *ret);
 extern uint64_t space_unallocated (struct space *); /* raw bytes */
 extern uint64_t space_global_reserve (struct space *);
 

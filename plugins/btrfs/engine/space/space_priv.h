@@ -224,6 +224,12 @@ extern void fst_changes_clear (struct fst_changes *);
  */
 extern int space_chunk_alloc (struct space *, struct txn *, enum space_kind,
                               bool *ret_made);
+/* For a look ahead: bytes that chunks can be made of, and how large the next
+ * one would be, were UNALLOCATED bytes left; 0: there is none.
+ */
+extern uint64_t space_usable (struct space *);
+extern uint64_t space_next_chunk (struct space *, enum space_kind,
+                                  uint64_t unallocated);
 /* Look again at what is outside of chunks, and at the global reserve. */
 extern void space_refresh (struct space *);
 extern void space_refresh_reserve (struct space *); /* only the latter */

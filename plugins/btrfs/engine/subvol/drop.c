@@ -507,6 +507,8 @@ drop_run (struct subvols *ss, uint64_t id, bool (*stop) (void *opaque),
   }
   path_done (d.path);
   roots_put (ss->env.roots, d.root);
+  if (r == 0 && d.done)
+    data_regroup_again (ss->env.data);
   *ret_done = d.done;
   return r;
 }
