@@ -2,7 +2,7 @@
  *
  *   crash [-s SEED] [-n OPS] [-t THREADS] [-c CUTS] [-k CHECKS] [-d DIR] [-v]
  *         [-S MIB] [-N NODESIZE] [-C CSUM] [-f FEATURES] [-M] [-X] [-E] [-D]
- *         [-L] [-V SUBVOLUMES] [-p MS] [-K EVERY] [-T CUTS] [-W] [-A]
+ *         [-I] [-L] [-V SUBVOLUMES] [-p MS] [-K EVERY] [-T CUTS] [-W] [-A]
  *
  * Every flush is a cut (just before and just after it completed), so is every
  * superblock write in the middle, and CUTS more places are sampled.  At each
@@ -15,7 +15,8 @@
  * -S, -N, -C, -f: of the pool; -M: single metadata; -X: mixed block groups;
  * -E: the pool is expected to fill up; -D: what became free is discarded;
  * -W: tree blocks are written early all the time; -A: snapshots of volumes are
- * taken, cloned, gone back to and removed.
+ * taken, cloned, gone back to and removed; -I: images of the pool are open
+ * most of the time.
  *
  * -L: a load of names and fsyncs that commits seldom, so that logs are what
  * most cuts leave; on every tenth our replay is cut, too, wherever it writes.
@@ -58,7 +59,7 @@ struct test {
   unsigned mount_every;
   uint64_t size;
   const char *dir;
-  bool verbose, full, discard, log, early, snapshots;
+  bool verbose, full, discard, log, early, snapshots, images;
   struct btrnbd_mkfs_opts mkfs;
 
   struct device *recorder;
@@ -94,6 +95,50 @@ commit_main (void *opaque)
       break; /* whoever flushes is told */
   }
   return NULL;
+}
+
+/* Images, one after the other: what they hold back and then give back must
+ * make no difference to who finds the disk after a crash.
+ */
+static void *
+image_main (void *opaque)
+{
+  struct committer *c = opaque;
+  struct btrnbd_file *f;
+  uint8_t buf[4096];
+  unsigned i;
+  int r;
+
+  for (i = 0; !__atomic_load_n (&c->end, __ATOMIC_ACQUIRE); i++) {
+    r = btrnbd_export_open (c->pool, "@pool", 0, &f);
+    if (r == -ERR_image_ended || r == -ERR_nospace)
+      continue;
+    if (r < 0)
+      break; /* whoever flushes is told */
+    usleep (1000 << i % 8);
+    r = btrnbd_pread (f, buf, sizeof buf, super_offset (0));
+    if (r == 0 && memcmp (buf + 64, "_BHRfS_M", 8) != 0)
+      abort ();
+    btrnbd_file_close (f);
+  }
+  return NULL;
+}
+
+static bool
+run_with_images (const struct test *t, struct load *load,
+                 bool (*run) (const struct test *, struct load *))
+{
+  struct committer c = { .pool = load->pool };
+  bool ok;
+
+  if (!t->images)
+    return run (t, load);
+  if (pthread_create (&c.thread, NULL, image_main, &c) != 0)
+    abort ();
+  ok = run (t, load);
+  __atomic_store_n (&c.end, true, __ATOMIC_RELEASE);
+  pthread_join (c.thread, NULL);
+  return ok;
 }
 
 static bool
@@ -147,7 +192,7 @@ record_load (struct test *t)
     fprintf (stderr, "open: %s\n", btrnbd_last_error (r));
     return false;
   }
-  ok = run_load (t, &load);
+  ok = run_with_images (t, &load, run_load);
   t->full_answers = load.full;
   btrnbd_pool_get_stats (load.pool, &t->stats);
   /* Half of the loads end with a clean close. */
@@ -511,7 +556,7 @@ have_btrfs (void)
   return system ("btrfs --version >/dev/null 2>&1") == 0;
 }
 
-static const char options[] = "s:n:t:c:k:S:d:N:C:f:MXEDvLV:p:K:T:WA";
+static const char options[] = "s:n:t:c:k:S:d:N:C:f:MXEDvLV:p:K:T:WAI";
 
 static void
 result (unsigned number, bool ok, const char *what)
@@ -543,6 +588,7 @@ parse (struct test *t, int argc, char *argv[])
     case 'D': t->discard = true; break;
     case 'W': t->early = true; break;
     case 'A': t->snapshots = true; break;
+    case 'I': t->images = true; break;
     case 'v': t->verbose = true; break;
     case 'L': t->log = true; break;
     case 'V': t->subvols = atoi (optarg); break;

@@ -14,7 +14,7 @@ args_of ()
   case $(( $1 % 6 )) in
     0) echo "-t 3 -N 4096 -D -W -A" ;;
     1) echo "-W" ;;
-    2) echo "-M -C xxhash -N 4096 -D -A" ;;
+    2) echo "-M -C xxhash -N 4096 -D -A -I" ;;
     3) echo "-W -t 2 -f ^no-holes,^block-group-tree -C sha256" ;;
     4) echo "-X -N 4096 -S 200 -A" ;;
     5) echo "-t 1 -E -S 80 -n 200 -D" ;;
