@@ -42,7 +42,7 @@ for i in 0 1 2 3; do
   wait_until 30 [ -s "$tmp/retry$i.pid" ]
   fio --name=v$i --ioengine=nbd --rw=randwrite --bs=4k --size=8M \
     --uri="nbd+unix:///?socket=$tmp/retry$i.sock" --thread --iodepth=8 \
-    --time_based --runtime=10 --verify=crc32c \
+    --time_based --runtime=10 --verify=crc32c --verify_state_save=0 \
     --output="$tmp/fio$i.out" </dev/null &
   load+=($!)
 done
@@ -73,7 +73,7 @@ load=()
 for i in 0 1 2 3; do
   fio --name=k$i --ioengine=nbd --rw=randwrite --bs=4k --size=8M \
     --uri="nbd+unix:///?socket=$tmp/retry$i.sock" --thread --iodepth=8 \
-    --time_based --runtime=8 --verify=crc32c --randseed=$RANDOM \
+    --time_based --runtime=8 --verify=crc32c --verify_state_save=0 \
     --output="$tmp/fiok$i.out" </dev/null &
   load+=($!)
 done

@@ -99,8 +99,8 @@ thread_notes (bool alloc)
   return n;
 }
 
-/* The length of a first note "NAME", in quotes, when the new one ends with that
- * name itself; else 0.
+/* The length of a first note "NAME", in quotes, when the new one ends with
+ * that name itself; else 0.
  */
 static size_t
 said_again (const struct notes *n, const char *buf, size_t len)
