@@ -100,6 +100,15 @@ close_roots (struct fs *fs)
   fs->roots = NULL;
 }
 
+/* For the error R nothing can be written. */
+static void
+read_only_for (struct fs *fs, int r)
+{
+  log_warning ("%s", err_text (r));
+  fs_make_read_only (fs, err_text (r));
+  err_clear ();
+}
+
 /* Trees without which nothing can be written. */
 static int
 open_needed (struct fs *fs, uint64_t id)
@@ -111,8 +120,30 @@ open_needed (struct fs *fs, uint64_t id)
     return 0;
   if (id == BTRFS_CSUM_TREE && !fs->read_only)
     return r;
-  log_warning ("%s", err_text (r));
-  fs_make_read_only (fs, err_text (r));
+  read_only_for (fs, r);
+  return 0;
+}
+
+/* May be absent, also left over from before the feature was cleared: then it
+ * is made.  One that cannot be read is no more to be replaced than kept: its
+ * blocks, which have to be given back, are not known.
+ */
+static int
+open_free_space_tree (struct fs *fs)
+{
+  const uint64_t ro = le64_get (super_of (fs)->compat_ro_flags);
+  struct root *root;
+  int r;
+
+  if (fs->read_only)
+    return 0;
+  r = roots_get (fs->roots, BTRFS_FREE_SPACE_TREE, &root);
+  if (r == 0 || r == -ERR_nomem)
+    return r;
+  if (r != -ERR_subvol_missing)
+    read_only_for (fs, r);
+  else if (ro & BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID)
+    log_warning ("the free space tree is gone: building it");
   err_clear ();
   return 0;
 }
@@ -135,16 +166,7 @@ open_trees (struct fs *fs)
     r = open_needed (fs, BTRFS_DEV_TREE);
   if (r == 0 && (ro & BTRFS_COMPAT_RO_BLOCK_GROUP_TREE))
     r = open_needed (fs, BTRFS_BLOCK_GROUP_TREE);
-  if (r < 0)
-    return r;
-  /* May be absent, also left over from before the feature was cleared. */
-  r = fs->read_only ? 0 : roots_get (fs->roots, BTRFS_FREE_SPACE_TREE, &root);
-  if (r == -ERR_nomem)
-    return r;
-  if (r < 0 && (ro & BTRFS_COMPAT_RO_FREE_SPACE_TREE_VALID))
-    log_warning ("the free space tree is gone: building it");
-  err_clear ();
-  return 0;
+  return r < 0 ? r : open_free_space_tree (fs);
 }
 
 static int
