@@ -129,6 +129,12 @@ extern int cli_call_list (struct cli *c, const char *method,
 /* "btrnbd: CONTEXT: the reason": returns 1. */
 extern int cli_call_failed (struct cli *c, const char *fmt, ...)
   __attribute__ ((format (printf, 2, 3), cold));
+/* All of a command that calls one method and prints nothing: an exit status.
+ * PARAMS is consumed; FMT is what an error is of.
+ */
+extern int cli_do (struct cli *c, const char *method, json_t *params,
+                   const char *fmt, ...)
+  __attribute__ ((format (printf, 4, 5)));
 /* The same, of something that clients may hold: WAIT tries again until they
  * have left.
  */

@@ -41,16 +41,11 @@ cmd_clone_range (struct cli *c)
 {
   struct ranges x = { 0 };
   char **args = parse (c, &x);
-  int status;
 
   if (!args)
     return c->status;
-  status = cli_connect (c, false);
-  if (status)
-    return status;
-  if (cli_call (c, "file.clone-range", params (args, &x), NULL) < 0)
-    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
-  return cli_disconnect (c, status);
+  return cli_do (c, "file.clone-range", params (args, &x),
+                 "%s -> %s", args[0], args[1]);
 }
 
 int

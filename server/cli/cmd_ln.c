@@ -13,17 +13,12 @@ cmd_ln (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  int status;
 
   if (!args)
     return c->status;
-  status = cli_connect (c, false);
-  if (status)
-    return status;
-  if (cli_call (c, "file.link",
-                json_pack ("{s:o,s:o,s:b}", "target", rpc_string (args[0]),
-                           "path", rpc_string (args[1]), "symbolic",
-                           symbolic), NULL) < 0)
-    status = cli_call_failed (c, "%s", args[1]);
-  return cli_disconnect (c, status);
+  return cli_do (c, "file.link",
+                 json_pack ("{s:o,s:o,s:b}", "target", rpc_string (args[0]),
+                            "path", rpc_string (args[1]), "symbolic",
+                            symbolic),
+                 "%s", args[1]);
 }

@@ -15,20 +15,15 @@ cmd_mv (struct cli *c)
     { NULL }
   };
   char **args = cli_parse (c, opts);
-  int status;
 
   if (!args)
     return c->status;
   if (exchange && no_clobber)
     return cli_usage_error (c, "--exchange and --no-clobber exclude each "
                             "other");
-  status = cli_connect (c, false);
-  if (status)
-    return status;
-  if (cli_call (c, "file.rename",
-                json_pack ("{s:o,s:o,s:b,s:b}", "from", rpc_string (args[0]),
-                           "to", rpc_string (args[1]), "exchange", exchange,
-                           "no_replace", no_clobber), NULL) < 0)
-    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
-  return cli_disconnect (c, status);
+  return cli_do (c, "file.rename",
+                 json_pack ("{s:o,s:o,s:b,s:b}", "from", rpc_string (args[0]),
+                            "to", rpc_string (args[1]), "exchange", exchange,
+                            "no_replace", no_clobber),
+                 "%s -> %s", args[0], args[1]);
 }

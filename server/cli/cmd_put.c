@@ -38,15 +38,10 @@ open_source (const char *source)
 static int
 reflink (struct cli *c, char **args)
 {
-  int status = cli_connect (c, false);
-
-  if (status)
-    return status;
-  if (cli_call (c, "file.reflink",
-                json_pack ("{s:o,s:o}", "from", rpc_string (args[0]), "to",
-                           rpc_string (args[1])), NULL) < 0)
-    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
-  return cli_disconnect (c, status);
+  return cli_do (c, "file.reflink",
+                 json_pack ("{s:o,s:o}", "from", rpc_string (args[0]), "to",
+                            rpc_string (args[1])),
+                 "%s -> %s", args[0], args[1]);
 }
 
 int

@@ -14,22 +14,17 @@ cmd_snapshot (struct cli *c)
   const struct cli_opt opts[] = { { NULL } };
   char **args = cli_parse (c, opts);
   json_t *names;
-  int status, n;
+  int n;
 
   if (!args)
     return c->status;
-  status = cli_connect (c, false);
-  if (status)
-    return status;
   names = json_array ();
   for (n = 0; args[n + 1]; n++)
     json_array_append_new (names, rpc_string (args[n]));
-  if (cli_call (c, "volume.snapshot",
-                json_pack ("{s:o,s:o}", "names", names, "tag",
-                           rpc_string (args[n])), NULL) < 0)
-    status = cli_call_failed (c, "%s%s@%s", args[0], n > 1 ? "..." : "",
-                              args[n]);
-  return cli_disconnect (c, status);
+  return cli_do (c, "volume.snapshot",
+                 json_pack ("{s:o,s:o}", "names", names, "tag",
+                            rpc_string (args[n])),
+                 "%s%s@%s", args[0], n > 1 ? "..." : "", args[n]);
 }
 
 static void
@@ -77,18 +72,13 @@ cmd_clone (struct cli *c)
 {
   const struct cli_opt opts[] = { { NULL } };
   char **args = cli_parse (c, opts);
-  int status;
 
   if (!args)
     return c->status;
-  status = cli_connect (c, false);
-  if (status)
-    return status;
-  if (cli_call (c, "volume.clone",
-                json_pack ("{s:o,s:o}", "from", rpc_string (args[0]), "to",
-                           rpc_string (args[1])), NULL) < 0)
-    status = cli_call_failed (c, "%s -> %s", args[0], args[1]);
-  return cli_disconnect (c, status);
+  return cli_do (c, "volume.clone",
+                 json_pack ("{s:o,s:o}", "from", rpc_string (args[0]), "to",
+                            rpc_string (args[1])),
+                 "%s -> %s", args[0], args[1]);
 }
 
 int

@@ -39,7 +39,6 @@ cmd_subvol (struct cli *c)
   char **args = cli_parse (c, opts);
   const struct action *a;
   json_t *params;
-  int status;
 
   if (!args)
     return c->status;
@@ -50,9 +49,6 @@ cmd_subvol (struct cli *c)
   if (a->has_to != (args[2] != NULL) || (read_only && !a->has_to))
     return cli_usage_error (c, a->has_to ? "snapshot PATH TO"
                             : "only a path belongs to %s", a->name);
-  status = cli_connect (c, false);
-  if (status)
-    return status;
   params = json_pack ("{s:o}", a->has_to ? "from" : "path",
                       rpc_string (args[1]));
   if (a->has_to)
@@ -60,7 +56,5 @@ cmd_subvol (struct cli *c)
   if (a->flag)
     json_object_set_new (params, a->flag, json_boolean (a->value
                                                         || read_only));
-  if (cli_call (c, a->method, params, NULL) < 0)
-    status = cli_call_failed (c, "%s", args[1]);
-  return cli_disconnect (c, status);
+  return cli_do (c, a->method, params, "%s", args[1]);
 }

@@ -338,17 +338,14 @@ cli_call_list (struct cli *c, const char *method, const char *path,
   return 0;
 }
 
-int
-cli_call_failed (struct cli *c, const char *fmt, ...)
+static int
+call_failed (struct cli *c, const char *fmt, va_list args)
 {
   int len = strlen (c->message);
   char what[4096] = "", tail[4096 + 2];
   const char *name = what;
-  va_list args;
 
-  va_start (args, fmt);
   vsnprintf (what, sizeof what, fmt, args);
-  va_end (args);
   /* Once is enough, also where one of them has a slash before it. */
   if (*name == '/')
     name++;
@@ -357,6 +354,17 @@ cli_call_failed (struct cli *c, const char *fmt, ...)
       && strcmp (c->message + len - strlen (tail), tail) == 0)
     len -= strlen (tail);
   fprintf (stderr, "btrnbd: %s: %.*s\n", what, len, c->message);
+  return 1;
+}
+
+int
+cli_call_failed (struct cli *c, const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  call_failed (c, fmt, args);
+  va_end (args);
   return 1;
 }
 
@@ -392,4 +400,23 @@ cli_disconnect (struct cli *c, int status)
   c->in = NULL;
   c->in_len = c->in_size = 0;
   return cli_finish_output (status);
+}
+
+int
+cli_do (struct cli *c, const char *method, json_t *params, const char *fmt,
+        ...)
+{
+  int status = cli_connect (c, false);
+  va_list args;
+
+  if (status) {
+    json_decref (params);
+    return status;
+  }
+  if (cli_call (c, method, params, NULL) < 0) {
+    va_start (args, fmt);
+    status = call_failed (c, fmt, args);
+    va_end (args);
+  }
+  return cli_disconnect (c, status);
 }
