@@ -80,7 +80,7 @@ if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
       "${command%% *}: progress"
   done
 else
-  skip "progress" "script is not installed, or no terminals here"
+  lacks "progress" "script is not installed, or no terminals here"
 fi
 
 # A descriptor that somebody uses goes on where it stands.
@@ -111,7 +111,7 @@ if [ -c /dev/full ]; then
   fails_with 1 "No space left" "get to what is full" b get vol /dev/full
 fi
 
-head -c 600M /dev/urandom >"$tmp/big" || skip_all "no room in $tmp"
+head -c 600M /dev/urandom >"$tmp/big" || lacks_all "no room in $tmp"
 ok "put what fits" b put "$tmp/big" big
 fails_with 1 "^btrnbd: big2: .*no space" "put into a full pool" \
            b put "$tmp/big" big2

@@ -3,8 +3,7 @@
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 requires jq nbdcopy nbdinfo nbdkit openssl
 
-/usr/bin/python3 -c 'import nbd' 2>/dev/null ||
-  skip_all "libnbd's Python module is not installed"
+requires_python_nbd
 pool=$tmp/pool.img
 b=("$BTRNBD" -d "$pool")
 size=$((16 << 20))

@@ -33,6 +33,6 @@ ok "the bytes are the same" cmp "$tmp/in" "$tmp/out"
 if command -v btrfs > /dev/null; then
   ok "btrfs check" btrfs check --readonly "$img"
 else
-  skip "btrfs check" "no btrfs"
+  lacks "btrfs check" "no btrfs"
 fi
 done_testing

@@ -2,6 +2,7 @@
 # wrong.  CRASH_SEEDS names the seeds, CRASH_ARGS adds arguments.
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 
+command -v btrfs >/dev/null || lacks "btrfs check" "btrfs is not installed"
 crash=$abs_top_builddir/tests/crash/crash
 cuts=250 checks=20
 [ -z "${BTRNBD_QUICK:-}" ] || cuts=20 checks=5

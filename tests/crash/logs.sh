@@ -15,11 +15,7 @@ every=10
 missing=$(BTRNBD_REQUIRE_KERNEL=0 requires_kernel_btrfs)
 if [ -n "$missing" ]; then
   every=0
-  if [ "${BTRNBD_REQUIRE_KERNEL:-0}" = 1 ]; then
-    fail "Linux replays, too: ${missing#*SKIP }"
-  else
-    skip "Linux replays, too" "${missing#*SKIP }"
-  fi
+  lacks "Linux replays, too" "${missing#*SKIP }"
 fi
 
 points=0

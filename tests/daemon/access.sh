@@ -60,7 +60,7 @@ if [ "$me" = 0 ] && command -v setpriv >/dev/null; then
     skip "another user" "the source is not readable for others"
   fi
 else
-  skip "another user" "needs root"
+  lacks "another user" "needs root"
 fi
 ok "stop" stop_daemon
 
@@ -199,7 +199,7 @@ fi
 
 # --- certificates and keys ---
 
-have_gnutls || { skip "certificates and keys" "no gnutls-bin"; done_testing; }
+have_gnutls || { lacks "certificates and keys" "no gnutls-bin"; done_testing; }
 ok "make a CA" make_ca "$tmp/pki"
 ok "a server's certificate" make_server_cert "$tmp/pki"
 for name in alice bob; do

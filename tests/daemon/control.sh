@@ -4,7 +4,7 @@
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 requires_file "$BTRNBD" "$PLUGIN"
 requires nbdkit
-/usr/bin/python3 -c 'import nbd' 2>/dev/null || skip_all "python3-libnbd is missing"
+requires_python_nbd
 if grep -q '^#define BTRNBD_SANITIZE' "$abs_top_builddir/config.h"; then
   export BTRNBD_SANITIZED=1
 fi
@@ -45,7 +45,7 @@ s.connect (sys.argv[1])
 s.settimeout (10)
 print (s.recv (1))' "$ctl" 2>&1)" "b''" "another user is turned away"
 else
-  skip "another user is turned away" "needs root"
+  lacks "another user is turned away" "needs root"
 fi
 
 # Two servers, leftovers, other people's files.

@@ -3,8 +3,7 @@
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 requires_file "$BTRNBD" "$PLUGIN"
-/usr/bin/python3 -c 'import nbd' 2>/dev/null ||
-  skip_all "python3-libnbd is missing"
+requires_python_nbd
 img=$tmp/pool.img
 said=$tmp/daemon.log
 "$BTRNBD" -d "$img" mkfs --size 1G

@@ -4,8 +4,7 @@
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 requires_file "$BTRNBD" "$PLUGIN"
 requires jq
-/usr/bin/python3 -c 'import nbd' 2>/dev/null ||
-  skip_all "python3-libnbd is missing"
+requires_python_nbd
 img=$tmp/pool.img
 ctl=$tmp/control.sock
 page=$abs_top_srcdir/server/daemon/page
@@ -55,7 +54,7 @@ is "$(cat "$page"/*.html "$page"/*.css "$page"/*.js |
 
 chromium=$(command -v chromium || command -v chromium-browser)
 if [ -z "$chromium" ]; then
-  skip "the page in a browser" "chromium is not installed"
+  lacks "the page in a browser" "chromium is not installed"
   ok "stop" stop_daemon
   done_testing
 fi

@@ -173,7 +173,7 @@ export=vm1,reconnect-delay=100" <"$tmp/qemu.in" >"$tmp/qemu.out" 2>&1 &
     "QEMU saw no error"
   ok "stop" stop_daemon
 else
-  skip "QEMU reconnects" "qemu-io is not installed"
+  lacks "QEMU reconnects" "qemu-io is not installed"
 fi
 if command -v btrfs >/dev/null; then
   ok "btrfs check" check_clean "$pool"

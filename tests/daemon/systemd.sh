@@ -22,7 +22,7 @@ if command -v systemd-analyze >/dev/null; then
     "$tmp/unit/btrnbd.service" 2>/dev/null | tail -n 1)" \
     "OK|SAFE|exposure level.*[0-3]\.[0-9]" "the service is hardened"
 else
-  skip "the units" "systemd-analyze is not installed"
+  lacks "the units" "systemd-analyze is not installed"
 fi
 if command -v systemd-sysusers >/dev/null; then
   mkdir -p "$tmp/root/etc"
@@ -30,7 +30,7 @@ if command -v systemd-sysusers >/dev/null; then
     "$abs_top_srcdir/server/packaging/btrnbd.sysusers"
   ok "it is there" grep -q '^btrnbd:' "$tmp/root/etc/passwd"
 else
-  skip "the user" "systemd-sysusers is not installed"
+  lacks "the user" "systemd-sysusers is not installed"
 fi
 
 # Every setting has its help and its place in the manual.

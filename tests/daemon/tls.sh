@@ -4,7 +4,7 @@
 . "$abs_top_srcdir/tests/daemon/lib.sh"
 . "$abs_top_srcdir/tests/daemon/pki.sh"
 
-have_gnutls || skip_all "gnutls-bin is not installed"
+have_gnutls || lacks_all "gnutls-bin is not installed"
 
 for d in pki other; do
   ok "make a CA ($d)" make_ca "$tmp/$d"

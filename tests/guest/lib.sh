@@ -22,11 +22,11 @@ requires_guest ()
   requires_root
   for program in linux.uml nbd-client ip unshare nsenter setpriv "$@"; do
     command -v "$program" >/dev/null ||
-      kernel_missing "$program is not installed"
+      lacks_all "$program is not installed"
   done
-  [ -c /dev/net/tun ] || kernel_missing "no /dev/net/tun"
+  [ -c /dev/net/tun ] || lacks_all "no /dev/net/tun"
   unshare --net --pid --fork true 2>/dev/null ||
-    kernel_missing "no namespaces"
+    lacks_all "no namespaces"
 }
 
 # in_net COMMAND...: in place of this shell, in the guest's network.

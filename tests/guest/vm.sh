@@ -8,7 +8,7 @@
 requires_guest qemu-system-x86_64 extlinux mkfs.ext4
 vm=$abs_top_builddir/vm
 kernel=$vm/vmlinuz
-[ -e "$kernel" ] || kernel_missing "no kernel; run ci/fetch-vm $vm"
+[ -e "$kernel" ] || lacks_all "no kernel; run ci/fetch-vm $vm"
 
 pool=$tmp/pool.img
 console=$tmp/console

@@ -74,7 +74,7 @@ fail ()
   echo "not ok $tap_count - $*"
 }
 
-# One test that is left out, and why.
+# One test that is left out on purpose, on any machine of the kind, and why.
 skip ()
 {
   tap_count=$((tap_count + 1))
@@ -85,6 +85,33 @@ skip_all ()
 {
   echo "1..0 # SKIP $*"
   exit 0
+}
+
+# What this machine lacks.  Where it must have everything, as in CI
+# (BTRNBD_REQUIRE_KERNEL=1), that is a failure.
+machine_is_complete ()
+{
+  [ "${BTRNBD_REQUIRE_KERNEL:-0}" = 1 ]
+}
+
+# lacks NAME WHAT: for one test.
+lacks ()
+{
+  if machine_is_complete; then
+    fail "$1"
+    diag "$2 (BTRNBD_REQUIRE_KERNEL=1)"
+  else
+    skip "$1" "$2"
+  fi
+}
+
+# lacks_all WHAT: before the first test, for all of them.
+lacks_all ()
+{
+  machine_is_complete || skip_all "$*"
+  echo "1..1"
+  echo "not ok 1 - $* (BTRNBD_REQUIRE_KERNEL=1)"
+  exit 1
 }
 
 # ok NAME COMMAND ARG...
@@ -180,7 +207,7 @@ requires ()
   local program
   for program in "$@"; do
     command -v "$program" >/dev/null ||
-      skip_all "$program is not installed"
+      lacks_all "$program is not installed"
   done
 }
 
@@ -188,34 +215,35 @@ requires_file ()
 {
   local f
   for f in "$@"; do
-    [ -e "$f" ] || skip_all "${f#"$abs_top_builddir"/} was not built"
+    [ -e "$f" ] || lacks_all "${f#"$abs_top_builddir"/} was not built"
   done
-}
-
-# The kernel is the judge: where CI says that it must be there, its absence
-# is a failure.
-kernel_missing ()
-{
-  if [ "${BTRNBD_REQUIRE_KERNEL:-0}" = 1 ]; then
-    echo "1..1"
-    echo "not ok 1 - $* (BTRNBD_REQUIRE_KERNEL=1)"
-    exit 1
-  fi
-  skip_all "$*"
 }
 
 requires_root ()
 {
-  [ "$(id -u)" = 0 ] || kernel_missing "needs root"
+  [ "$(id -u)" = 0 ] || lacks_all "needs root"
 }
 
+requires_python_nbd ()
+{
+  /usr/bin/python3 -c 'import nbd' 2>/dev/null ||
+    lacks_all "python3-libnbd is not installed"
+}
+
+requires_fio_nbd ()
+{
+  requires fio
+  fio --enghelp 2>/dev/null | grep -qw nbd || lacks_all "fio has no nbd engine"
+}
+
+# The kernel is the judge.
 requires_kernel_btrfs ()
 {
   requires_root
-  command -v btrfs >/dev/null || kernel_missing "btrfs is not installed"
+  command -v btrfs >/dev/null || lacks_all "btrfs is not installed"
   grep -qw btrfs /proc/filesystems || modprobe -q btrfs 2>/dev/null
-  grep -qw btrfs /proc/filesystems || kernel_missing "no btrfs in the kernel"
-  [ -e /dev/loop-control ] || kernel_missing "no loop devices"
+  grep -qw btrfs /proc/filesystems || lacks_all "no btrfs in the kernel"
+  [ -e /dev/loop-control ] || lacks_all "no loop devices"
 }
 
 # --- mounts ---

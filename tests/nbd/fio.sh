@@ -1,8 +1,7 @@
 # fio verifies what it wrote, over four connections at once.
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/nbd/nbd.sh"
-requires fio
-fio --enghelp 2>/dev/null | grep -qw nbd || skip_all "fio has no nbd engine"
+requires_fio_nbd
 
 img=$tmp/pool.img
 ok "make a pool" make_pool "$img" 1G disk0 256M

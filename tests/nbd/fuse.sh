@@ -4,8 +4,8 @@
 . "$abs_top_srcdir/tests/nbd/nbd.sh"
 requires nbdfuse mkfs.ext4 e2fsck mkfs.xfs xfs_repair
 requires_root
-[ -e /dev/fuse ] || skip_all "no /dev/fuse"
-[ -e /dev/loop-control ] || skip_all "no loop devices"
+[ -e /dev/fuse ] || lacks_all "no /dev/fuse"
+[ -e /dev/loop-control ] || lacks_all "no loop devices"
 
 img=$tmp/pool.img
 ok "make a pool" make_pool "$img" 3G ext4 512M xfs 512M

@@ -4,8 +4,7 @@
 . "$abs_top_srcdir/tests/lib/functions.sh"
 . "$abs_top_srcdir/tests/nbd/nbd.sh"
 . "$abs_top_srcdir/tests/daemon/lib.sh"
-requires fio
-fio --enghelp 2>/dev/null | grep -qw nbd || skip_all "fio has no nbd engine"
+requires_fio_nbd
 
 cache=128 size=512 again=80000
 if [ -n "${BTRNBD_FULL:-}" ]; then

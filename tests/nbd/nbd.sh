@@ -1,8 +1,7 @@
 # What the NBD tests share; sourced after tests/lib/functions.sh.
 
 requires nbdkit nbdinfo nbdcopy
-/usr/bin/python3 -c 'import nbd' 2>/dev/null ||
-  skip_all "Python's nbd module is not installed"
+requires_python_nbd
 requires_file "$PLUGIN" "$BTRNBD"
 if [ -z "${BTRNBD_HOST:-}" ] &&
    nm -D "$PLUGIN" 2>/dev/null | grep -q "__asan_init\|__tsan_init"; then

@@ -83,6 +83,6 @@ if [ "$(id -u)" = 0 ] && loop=$(losetup -f --show "$img" 2>/dev/null); then
                nbdkit -f -U "$tmp/5.sock" "$PLUGIN" "$loop" --run true
   fi
 else
-  skip "a loop device has it" "needs root and loop devices"
+  lacks "a loop device has it" "needs root and loop devices"
 fi
 done_testing

@@ -205,7 +205,7 @@ nothing "headers compile alone" headers_alone
 if command -v ctags >/dev/null && command -v jq >/dev/null; then
   nothing "functions have 100 lines at most" long_functions
 else
-  skip "functions have 100 lines at most" "ctags or jq is not installed"
+  lacks "functions have 100 lines at most" "ctags or jq is not installed"
 fi
 if grep -q '^#define BTRNBD_SANITIZE' "$abs_top_builddir/config.h"; then
   skip "no mutable globals" "a sanitizer adds its own"

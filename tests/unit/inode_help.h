@@ -70,14 +70,10 @@ have_kernel (void)
     0 && access ("/dev/loop-control", F_OK) == 0;
 }
 
-/* Skip what needs the kernel, unless it is required. */
-#define need_kernel()                                                   \
-  do {                                                                  \
-    if (!have_kernel ()) {                                              \
-      if (getenv ("BTRNBD_REQUIRE_KERNEL") != NULL)                     \
-        fail_msg ("the kernel's btrfs and root are required");          \
-      skip ();                                                          \
-    }                                                                   \
+#define need_kernel()                                   \
+  do {                                                  \
+    if (!have_kernel ())                                \
+      lacks ("the kernel's btrfs, and root");           \
   } while (0)
 
 static void __attribute__ ((unused))
@@ -379,7 +375,7 @@ image_judge (struct image *im)
     text_same (&ours, &theirs);
     free (theirs.s);
   }
-  else if (getenv ("BTRNBD_REQUIRE_KERNEL") != NULL)
+  else if (machine_is_complete ())
     fail_msg ("the kernel's btrfs and root are required");
   free (ours.s);
   image_open (im);

@@ -234,7 +234,7 @@ test_block_device (void **state)
   loop = test_losetup (name);
   if (loop == NULL) {
     unlink (name);
-    skip ();
+    lacks ("loop devices");
   }
   dev = open_or_die (loop, false);
   assert_int_equal (device_get_info (dev)->size, 4 * MIB);

@@ -47,7 +47,7 @@ stop (int sig)
 #define NEED_NBDKIT()                                   \
   do {                                                  \
     if (!have_nbdkit ())                                \
-      skip ();                                          \
+      lacks ("nbdkit");                                 \
   } while (0)
 
 static struct device *
