@@ -43,11 +43,16 @@ man8_MANS += server/daemon/btrnbdd.8
 man5_MANS += server/daemon/btrnbd.conf.5
 EXTRA_DIST += server/daemon/btrnbdd.pod server/daemon/btrnbd.conf.pod
 CLEANFILES += server/daemon/btrnbdd.8 server/daemon/btrnbd.conf.5
-server/daemon/btrnbdd.8: server/daemon/btrnbdd.pod
+# They tell where the configuration is installed.
+server/daemon/btrnbdd.8: server/daemon/btrnbdd.pod Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && \
+	$(SED) -e 's,/etc/btrnbd,$(sysconfdir)/btrnbd,g' $< | \
 	$(POD2MAN) --section=8 --center="btrnbd" --name=BTRNBDD \
-	  --release="$(PACKAGE_VERSION)" --utf8 $< $@.tmp && mv $@.tmp $@
-server/daemon/btrnbd.conf.5: server/daemon/btrnbd.conf.pod
+	  --date="`date -u -r $< +%Y-%m-%d`" \
+	  --release="$(PACKAGE_VERSION)" --utf8 >$@.tmp && mv $@.tmp $@
+server/daemon/btrnbd.conf.5: server/daemon/btrnbd.conf.pod Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && \
+	$(SED) -e 's,/etc/btrnbd,$(sysconfdir)/btrnbd,g' $< | \
 	$(POD2MAN) --section=5 --center="btrnbd" --name=BTRNBD.CONF \
-	  --release="$(PACKAGE_VERSION)" --utf8 $< $@.tmp && mv $@.tmp $@
+	  --date="`date -u -r $< +%Y-%m-%d`" \
+	  --release="$(PACKAGE_VERSION)" --utf8 >$@.tmp && mv $@.tmp $@

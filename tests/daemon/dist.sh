@@ -30,6 +30,11 @@ for f in bin/btrnbd bin/btrnbdd lib/nbdkit/nbdkit-btrfs-plugin.so \
   share/man/man7/btrnbd-control.7 include/btrnbd/plugin-ext.h; do
   [ -s "$at/$f" ]; is $? 0 "it has $f"
 done
+for page in man5/btrnbd.conf.5 man8/btrnbdd.8; do
+  is "$(sed 's/\\//g' "$at/share/man/$page" |
+        grep -o "/[^ ]*/btrnbd/btrnbd.conf" | sort -u)" \
+     "$at/etc/btrnbd/btrnbd.conf" "$page tells where the configuration is"
+done
 DAEMON=$at/bin/btrnbdd
 ok "mkfs" "$at/bin/btrnbd" -d "$tmp/pool.img" mkfs --size 256M
 ok "create" "$at/bin/btrnbd" -d "$tmp/pool.img" create disk0 --size 1M
