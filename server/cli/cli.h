@@ -135,7 +135,12 @@ extern int cli_call_failed (struct cli *c, const char *fmt, ...)
 extern int cli_do (struct cli *c, const char *method, json_t *params,
                    const char *fmt, ...)
   __attribute__ ((format (printf, 4, 5)));
-/* The same, of something that clients may hold: WAIT tries again until they
+/* All of a command that shows what METHOD tells of the pool, by PRINT or with
+ * --json.
+ */
+extern int cli_show (struct cli *c, const char *method,
+                     void (*print) (const json_t *result));
+/* As cli_call, of something that clients may hold: WAIT tries again until they
  * have left.
  */
 extern int cli_call_busy (struct cli *c, const char *method, json_t *params,

@@ -53,22 +53,10 @@ int
 cmd_clients (struct cli *c)
 {
   const struct cli_opt opts[] = { { NULL } };
-  json_t *clients;
-  int status;
 
   if (!cli_parse (c, opts))
     return c->status;
-  status = cli_connect (c, true);
-  if (status)
-    return status;
-  if (cli_call (c, "host.clients", NULL, &clients) < 0)
-    status = cli_call_failed (c, "%s", cli_pool_name (c));
-  else if (c->json)
-    status = cli_print_json (json_incref (clients));
-  else
-    print_clients (clients);
-  json_decref (clients);
-  return cli_disconnect (c, status);
+  return cli_show (c, "host.clients", print_clients);
 }
 
 int

@@ -45,20 +45,8 @@ int
 cmd_info (struct cli *c)
 {
   const struct cli_opt opts[] = { { NULL } };
-  json_t *info;
-  int status;
 
   if (!cli_parse (c, opts))
     return c->status;
-  status = cli_connect (c, true);
-  if (status)
-    return status;
-  if (cli_call (c, "pool.info", NULL, &info) < 0)
-    status = cli_call_failed (c, "%s", cli_pool_name (c));
-  else if (c->json)
-    status = cli_print_json (json_incref (info));
-  else
-    print_info (info);
-  json_decref (info);
-  return cli_disconnect (c, status);
+  return cli_show (c, "pool.info", print_info);
 }

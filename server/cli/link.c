@@ -420,3 +420,21 @@ cli_do (struct cli *c, const char *method, json_t *params, const char *fmt,
   }
   return cli_disconnect (c, status);
 }
+
+int
+cli_show (struct cli *c, const char *method, void (*print) (const json_t *))
+{
+  int status = cli_connect (c, true);
+  json_t *result = NULL;
+
+  if (status)
+    return status;
+  if (cli_call (c, method, NULL, &result) < 0)
+    status = cli_call_failed (c, "%s", cli_pool_name (c));
+  else if (c->json)
+    status = cli_print_json (json_incref (result));
+  else
+    print (result);
+  json_decref (result);
+  return cli_disconnect (c, status);
+}

@@ -364,17 +364,13 @@ run_batch (struct batch *b)
 {
   struct inode *in = b->c->dst->inode;
   struct txn *txn;
-  int r, e;
+  int r;
 
   mutex_lock (&in->lock);
   r = txn_begin (b->c->d->env.trans, 8 + b->n / 4, &txn);
   if (r == 0) {
     r = change (b, txn);
-    if (r < 0)
-      txn_abort (txn, r);
-    e = txn_end (txn);
-    if (r == 0)
-      r = e;
+    r = txn_leave (txn, r, true);
   }
   mutex_unlock (&in->lock);
   return r;

@@ -109,7 +109,7 @@ prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
   struct inode *in = f->inode;
   struct mapping pre = { .offset = start, .kind = MAP_PREALLOC };
   struct txn *txn;
-  int r, e;
+  int r;
 
   r = space_data_alloc (d->env.space, d->ps, end - start,
                         __atomic_load_n (&f->hint, __ATOMIC_RELAXED),
@@ -125,11 +125,7 @@ prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
     space_data_free (d->env.space, pre.disk, pre.disk_len);
   else {
     r = insert_prealloc (f, txn, &pre);
-    if (r < 0)
-      txn_abort (txn, r);
-    e = txn_end (txn);
-    if (r == 0)
-      r = e;
+    r = txn_leave (txn, r, true);
   }
   mutex_unlock (&in->lock);
   *ret_end = pre.offset + pre.len;
@@ -172,17 +168,13 @@ flip_one (struct file_data *f, struct mapping *m)
 {
   struct inode *in = f->inode;
   struct txn *txn;
-  int r, e;
+  int r;
 
   mutex_lock (&in->lock);
   r = txn_begin_to_free (f->d->env.trans, 6, &txn);
   if (r == 0) {
     r = flip (f, txn, m);
-    if (r < 0)
-      txn_abort (txn, r);
-    e = txn_end (txn);
-    if (r == 0)
-      r = e;
+    r = txn_leave (txn, r, true);
   }
   mutex_unlock (&in->lock);
   return r;

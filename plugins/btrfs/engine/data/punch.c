@@ -60,7 +60,6 @@ punch_items (struct file_data *f, uint64_t start, uint64_t end)
 
   for (;;) {
     struct txn *txn;
-    int e;
 
     r = skip_hole (f, &pos, end);
     if (r < 0 || pos >= end)
@@ -69,11 +68,7 @@ punch_items (struct file_data *f, uint64_t start, uint64_t end)
     r = txn_begin_to_free (f->d->env.trans, 4, &txn);
     if (r == 0) {
       r = punch_some (f, txn, &pos, end);
-      if (r < 0)
-        txn_abort (txn, r);
-      e = txn_end (txn);
-      if (r == 0)
-        r = e;
+      r = txn_leave (txn, r, true);
     }
     mutex_unlock (&in->lock);
     if (r < 0)

@@ -111,17 +111,12 @@ shrink (struct file_data *f, uint64_t size)
 
   while (r == 0 && !done) {
     struct txn *txn;
-    int e;
 
     mutex_lock (&in->lock);
     r = txn_begin_to_free (f->d->env.trans, 4, &txn);
     if (r == 0) {
       r = shrink_some (f, txn, size, &done);
-      if (r < 0)
-        txn_abort (txn, r);
-      e = txn_end (txn);
-      if (r == 0)
-        r = e;
+      r = txn_leave (txn, r, true);
     }
     mutex_unlock (&in->lock);
   }
@@ -146,7 +141,7 @@ grow_item (struct file_data *f, uint64_t old_size, uint64_t size)
   const uint64_t end = round_up (size, f->d->ps);
   struct drop drop = { .f = f, .start = start, .end = DATA_FILE_END };
   struct txn *txn;
-  int r, e;
+  int r;
 
   mutex_lock (&in->lock);
   r = txn_begin (f->d->env.trans, 4, &txn);
@@ -172,11 +167,9 @@ grow_item (struct file_data *f, uint64_t old_size, uint64_t size)
     __atomic_store_n (&in->size, size, __ATOMIC_RELAXED);
     r = inode_finish_change (txn, f, 0, drop.nbytes);
   }
-  if (r < 0)
-    txn_abort (txn, r);
-  e = txn_end (txn);
+  r = txn_leave (txn, r, true);
   mutex_unlock (&in->lock);
-  return r < 0 ? r : e;
+  return r;
 }
 
 /* An inline extent holds a whole file: it becomes a regular one before the

@@ -342,6 +342,14 @@ btrnbd_rename (struct btrnbd_pool *p, const char *from, const char *to,
 
 /* --- attributes --- */
 
+static int
+walk_to_change (struct btrnbd_pool *p, const char *path, struct inode **ret)
+{
+  int r = pool_check_writable (p);
+
+  return r < 0 ? r : api_walk (p, path, ret);
+}
+
 int
 btrnbd_chmod (struct btrnbd_pool *p, const char *path, uint32_t mode,
               uint32_t uid, uint32_t gid)
@@ -349,9 +357,7 @@ btrnbd_chmod (struct btrnbd_pool *p, const char *path, uint32_t mode,
   struct inode *inode = NULL;
   int r;
 
-  r = pool_check_writable (p);
-  if (r == 0)
-    r = api_walk (p, path, &inode);
+  r = walk_to_change (p, path, &inode);
   if (r < 0)
     return r;
   r = inode_set_mode (inode, mode, uid, gid);
@@ -381,9 +387,7 @@ btrnbd_setxattr (struct btrnbd_pool *p, const char *path, const char *name,
   struct inode *inode = NULL;
   int r;
 
-  r = pool_check_writable (p);
-  if (r == 0)
-    r = api_walk (p, path, &inode);
+  r = walk_to_change (p, path, &inode);
   if (r < 0)
     return r;
   r = inode_setxattr (inode, name, value, len);
@@ -398,9 +402,7 @@ btrnbd_removexattr (struct btrnbd_pool *p, const char *path,
   struct inode *inode = NULL;
   int r;
 
-  r = pool_check_writable (p);
-  if (r == 0)
-    r = api_walk (p, path, &inode);
+  r = walk_to_change (p, path, &inode);
   if (r < 0)
     return r;
   r = inode_removexattr (inode, name);

@@ -200,7 +200,7 @@ prepare_quota (struct fs *fs)
   struct txn *txn;
   uint32_t size;
   bool found;
-  int r, e;
+  int r;
 
   if (fs->read_only)
     return 0;
@@ -229,8 +229,5 @@ prepare_quota (struct fs *fs)
   }
   cursor_done (&c);
   rwlock_unlock (&root->tree->lock);
-  if (r < 0)
-    txn_abort (txn, r);
-  e = txn_end (txn);
-  return r < 0 ? r : e;
+  return txn_leave (txn, r, true);
 }

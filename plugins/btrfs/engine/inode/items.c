@@ -189,23 +189,6 @@ inode_item_insert_named (struct txn *txn, struct root *root, uint64_t ino,
 }
 
 int
-txn_leave (struct txn *txn, int r, bool changed)
-{
-  char *notes = NULL;
-  int e;
-
-  if (r < 0 && changed)
-    r = txn_abort (txn, r);
-  if (r < 0)
-    notes = err_take ();
-  e = txn_end (txn);
-  if (r >= 0)
-    return e;
-  err_put (notes);
-  return r;
-}
-
-int
 root_check_writable (struct root *root)
 {
   if (le32_get (root->item.refs) == 0)

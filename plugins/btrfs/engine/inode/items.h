@@ -29,10 +29,6 @@ struct name {
 /* 1 .. 255 bytes, no '/', no NUL, not "." or "..". */
 extern int name_check (struct name);
 
-/* Leave TXN with outcome R; CHANGED: the trees were touched, so an error
- * cannot be taken back.
- */
-extern int txn_leave (struct txn *, int r, bool changed);
 
 /* -ERR_subvol_missing when deleted, -ERR_inode_readonly when read-only. */
 extern int root_check_writable (struct root *);

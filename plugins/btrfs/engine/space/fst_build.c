@@ -137,18 +137,14 @@ in_steps (struct space *sp,
 {
   struct txn *txn;
   bool more = true;
-  int r = 0, e;
+  int r = 0;
 
   while (r == 0 && more) {
     r = txn_join (sp->trans, &txn);
     if (r < 0)
       return r;
     r = fn (sp, txn, &more);
-    if (r < 0)
-      txn_abort (txn, r);
-    e = txn_end (txn);
-    if (r == 0)
-      r = e;
+    r = txn_leave (txn, r, true);
     if (r == 0)
       r = commit (opaque);
   }

@@ -225,16 +225,13 @@ in_txn (struct space *sp, int (*fn) (struct space *, struct txn *,
         enum space_kind kind, bool *ret)
 {
   struct txn *txn;
-  int r, e;
+  int r;
 
   r = txn_join (sp->trans, &txn);
   if (r < 0)
     return r;
   r = fn (sp, txn, kind, ret);
-  if (r < 0)
-    txn_abort (txn, r);
-  e = txn_end (txn);
-  return r < 0 ? r : e;
+  return txn_leave (txn, r, true);
 }
 
 static int

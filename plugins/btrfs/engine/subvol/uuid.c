@@ -61,25 +61,6 @@ add_locked (struct txn *txn, struct tree *tree, struct key key, uint64_t id)
   return r;
 }
 
-int
-uuid_add (struct roots *roots, struct txn *txn,
-          const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
-{
-  struct root *root = NULL;
-  int r;
-
-  if (memcmp (uuid, no_uuid, sizeof no_uuid) == 0)
-    return 0;
-  r = get_tree (roots, &root);
-  if (r < 0 || root == NULL)
-    return r;
-  rwlock_wrlock (&root->tree->lock);
-  r = add_locked (txn, root->tree, uuid_key (uuid, kind), id);
-  rwlock_unlock (&root->tree->lock);
-  roots_put (roots, root);
-  return r;
-}
-
 /* Tree lock exclusive.  An entry that is not there is no error: Linux leaves
  * some out when an item is full.
  */
@@ -117,9 +98,11 @@ del_locked (struct txn *txn, struct tree *tree, struct key key, uint64_t id)
   return cursor_resize (&txn->tree, &cur, size - sizeof (le64));
 }
 
-int
-uuid_del (struct roots *roots, struct txn *txn,
-          const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
+/* FN on the item of UUID, if that is one and the pool has the tree. */
+static int
+change_entry (struct roots *roots, struct txn *txn, const uint8_t *uuid,
+              uint8_t kind, uint64_t id,
+              int (*fn) (struct txn *, struct tree *, struct key, uint64_t))
 {
   struct root *root = NULL;
   int r;
@@ -130,8 +113,22 @@ uuid_del (struct roots *roots, struct txn *txn,
   if (r < 0 || root == NULL)
     return r;
   rwlock_wrlock (&root->tree->lock);
-  r = del_locked (txn, root->tree, uuid_key (uuid, kind), id);
+  r = fn (txn, root->tree, uuid_key (uuid, kind), id);
   rwlock_unlock (&root->tree->lock);
   roots_put (roots, root);
   return r;
+}
+
+int
+uuid_add (struct roots *roots, struct txn *txn,
+          const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
+{
+  return change_entry (roots, txn, uuid, kind, id, add_locked);
+}
+
+int
+uuid_del (struct roots *roots, struct txn *txn,
+          const uint8_t uuid[BTRFS_UUID_SIZE], uint8_t kind, uint64_t id)
+{
+  return change_entry (roots, txn, uuid, kind, id, del_locked);
 }

@@ -261,6 +261,23 @@ txn_end (struct txn *txn)
 }
 
 int
+txn_leave (struct txn *txn, int r, bool changed)
+{
+  char *notes = NULL;
+  int e;
+
+  if (r < 0 && changed)
+    r = txn_abort (txn, r);
+  if (r < 0)
+    notes = err_take ();
+  e = txn_end (txn);
+  if (r >= 0)
+    return e;
+  err_put (notes);
+  return r;
+}
+
+int
 txn_abort (struct txn *txn, int err)
 {
   assert (err < 0);

@@ -108,6 +108,10 @@ extern int txn_end (struct txn *);
  * still be ended.  Returns ERR.
  */
 extern int txn_abort (struct txn *, int err);
+/* Leave with outcome R, which is returned if it is an error, with its notes;
+ * CHANGED: the trees were touched, so an error cannot be taken back.
+ */
+extern int txn_leave (struct txn *, int r, bool changed);
 
 /* A long operation may call this between steps that leave the trees
  * consistent: true when it should end its handle and begin a new one
