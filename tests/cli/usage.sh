@@ -3,7 +3,7 @@
 requires_file "$BTRNBD"
 img=$tmp/pool.img
 
-commands="mkfs create ls info df rm snapshot snapshots clone rollback diff clone-range dedupe subvol resize mkdir mv ln put get dump-tree clients
+commands="mkfs create ls info df regroup rm snapshot snapshots clone rollback diff clone-range dedupe subvol resize mkdir mv ln put get dump-tree clients
 kick stat top reload events"
 commands=$(xargs <<<"$commands")
 
