@@ -203,7 +203,7 @@ struct data_regroup_stats {
 };
 extern void data_regroup_get_stats (struct data *,
                                     struct data_regroup_stats *ret);
-/* Bytes that clients have read and written so far. */
+/* Bytes read from disks, for whomever, and written by clients so far. */
 extern uint64_t data_activity (struct data *);
 
 /* --- for log/ --- */

@@ -144,7 +144,7 @@ static bool
 work_on (struct pace *p, struct data_regroup_job *job)
 {
   unsigned tries = 0;
-  uint64_t before;
+  uint64_t before, own;
 
   do {
     struct data_regrouped done = { .moved = 0 };
@@ -153,7 +153,9 @@ work_on (struct pace *p, struct data_regroup_job *job)
     if (!wait_for_turn (p))
       return false;
     before = job->start;
+    own = data_activity (p->fs->data);
     r = step (p->fs, job, &done);
+    p->seen += data_activity (p->fs->data) - own; /* mostly our own reads */
     if (r < 0) {
       const bool hopeless = is_hopeless (r);
 
