@@ -13,7 +13,8 @@ NBD_TESTS = \
 	tests/nbd/memory.sh \
 	tests/nbd/params.sh \
 	tests/nbd/qemu-io.sh \
+	tests/nbd/snapshots.sh \
 	tests/nbd/soak.sh \
 	tests/nbd/signals.sh
 TESTS += $(NBD_TESTS)
-EXTRA_DIST += $(NBD_TESTS) tests/nbd/nbd.sh
+EXTRA_DIST += $(NBD_TESTS) tests/nbd/nbd.sh tests/nbd/snapshots.py
