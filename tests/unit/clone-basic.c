@@ -393,10 +393,10 @@ test_67_nocow (void **state)
   p = pool_open_at (im.path, 0);
   pool_ok (btrnbd_volume_create (p, "vm", &o));
   f = open_export (p, "vm");
+  n = searches (p);
   pool_ok (btrnbd_pwrite (f, buf, 1 << 20, 0, BTRNBD_FUA));
   assert_int_equal (written_in_place (p, f, 0), 64 * KIB);
-  /* Once known, nothing is asked. */
-  n = searches (p);
+  /* Of what was just made, and once known, nothing is asked. */
   assert_int_equal (written_in_place (p, f, 0), 64 * KIB);
   assert_int_equal (written_in_place (p, f, 700 * KIB), 64 * KIB);
   assert_int_equal (searches (p), n);
@@ -411,6 +411,7 @@ test_67_nocow (void **state)
   assert_int_equal (written_in_place (p, f, 128 * KIB), 0);
   assert_int_equal (searches (p), n); /* too old: no need to ask */
   assert_int_equal (written_in_place (p, f, 128 * KIB), 64 * KIB);
+  assert_int_equal (searches (p), n); /* the copy is ours */
   pool_ok (btrnbd_volume_snapshot (p, &name, 1, "b"));
   assert_int_equal (written_in_place (p, f, 128 * KIB), 0);
   /* Gone are the snapshots, alone are the blocks that were shared. */
@@ -433,6 +434,47 @@ test_67_nocow (void **state)
   judge (&p, &im);
   pool_ok (btrnbd_pool_close (p));
   free (buf);
+  image_remove (&im);
+}
+
+/* 67 with prealloc: what is known of it holds for the parts that are written,
+ * until one of them is shared.
+ */
+static void
+test_67_prealloc (void **state)
+{
+  const struct btrnbd_volume_opts o = { .size = 1 << 20, .nocow = true };
+  const char *name = "vm";
+  struct btrnbd_pool *p;
+  struct btrnbd_file *f;
+  struct image im;
+  uint64_t n;
+
+  (void) state;
+  image_make (&im, "", 256);
+  p = pool_open_at (im.path, 0);
+  pool_ok (btrnbd_volume_create (p, "vm", &o));
+  f = open_export (p, "vm");
+  pool_ok (btrnbd_zero (f, 0, 1 << 20, 0));
+  pool_ok (btrnbd_pool_sync (p));
+  assert_int_equal (written_in_place (p, f, 256 * KIB), 64 * KIB);
+  n = searches (p);
+  assert_int_equal (written_in_place (p, f, 256 * KIB), 64 * KIB);
+  assert_int_equal (written_in_place (p, f, 704 * KIB), 64 * KIB);
+  assert_int_equal (written_in_place (p, f, 704 * KIB), 64 * KIB);
+  assert_int_equal (searches (p), n);
+  /* The extent of all of them has another reference: none is alone. */
+  pool_ok (btrnbd_clone_range (p, "vm", 704 * KIB, 64 * KIB, "vm", 0));
+  assert_int_equal (written_in_place (p, f, 256 * KIB), 0);
+  assert_int_equal (written_in_place (p, f, 704 * KIB), 0);
+  assert_int_equal (written_in_place (p, f, 0), 0);
+  assert_int_equal (written_in_place (p, f, 0), 64 * KIB);
+  pool_ok (btrnbd_volume_snapshot (p, &name, 1, "a"));
+  assert_int_equal (written_in_place (p, f, 256 * KIB), 0);
+  assert_int_equal (written_in_place (p, f, 512 * KIB), 0);
+  btrnbd_file_close (f);
+  judge (&p, &im);
+  pool_ok (btrnbd_pool_close (p));
   image_remove (&im);
 }
 
@@ -497,6 +539,7 @@ main (void)
     cmocka_unit_test (test_91_keyed),
     cmocka_unit_test (test_dedupe),
     cmocka_unit_test (test_67_nocow),
+    cmocka_unit_test (test_67_prealloc),
     cmocka_unit_test (test_65_full),
   };
 

@@ -210,14 +210,12 @@ changed (struct file_data *f)
   __atomic_fetch_add (&f->map_seq, 1, __ATOMIC_ACQ_REL);
 }
 
-void
-map_set (struct file_data *f, const struct mapping *m)
+static void
+set_locked (struct file_data *f, const struct mapping *m)
 {
-  struct map_entry *e;
+  struct map_entry *e = find (f, m->offset);
 
-  SCOPED_LOCK (&f->map_lock);
   changed (f);
-  e = find (f, m->offset);
   if (e != NULL && e->m.offset == m->offset && e->m.len == m->len) {
     e->m = *m;
     return;
@@ -227,6 +225,41 @@ map_set (struct file_data *f, const struct mapping *m)
     evict (f, 1);
   if (!too_many (f))
     add (f, m);
+}
+
+void
+map_set (struct file_data *f, const struct mapping *m)
+{
+  SCOPED_LOCK (&f->map_lock);
+  set_locked (f, m);
+}
+
+void
+map_set_fresh (struct file_data *f, const struct mapping *m, uint64_t snapshot)
+{
+  struct mapping ours = *m;
+
+  if (m->generation > snapshot) {
+    ours.nocow = NOCOW_YES;
+    ours.nocow_snapshot = snapshot;
+  }
+  map_set (f, &ours);
+}
+
+void
+map_set_converted (struct file_data *f, const struct mapping *m)
+{
+  struct mapping same = *m;
+  const struct map_entry *e;
+
+  SCOPED_LOCK (&f->map_lock);
+  e = find (f, m->offset);
+  if (e != NULL && e->m.kind == MAP_PREALLOC && e->m.disk == m->disk
+      && e->m.nocow == NOCOW_YES) {
+    same.nocow = NOCOW_YES;
+    same.nocow_snapshot = e->m.nocow_snapshot;
+  }
+  set_locked (f, &same);
 }
 
 void

@@ -64,6 +64,14 @@ extern int map_lookup (struct file_data *, uint64_t offset,
  * nothing is known of the range any more.  Out of memory forgets the range.
  */
 extern void map_set (struct file_data *, const struct mapping *m);
+/* As map_set, with the verdict, for write-out of a file without checksums: M
+ * is an extent that the running transaction has made, in a tree whose last
+ * snapshot is SNAPSHOT, ...
+ */
+extern void map_set_fresh (struct file_data *, const struct mapping *m,
+                           uint64_t snapshot);
+/* ... or a part of a prealloc extent that was written. */
+extern void map_set_converted (struct file_data *, const struct mapping *m);
 extern void map_set_hole (struct file_data *, uint64_t start, uint64_t end);
 extern void map_forget (struct file_data *, uint64_t start, uint64_t end);
 /* Store a verdict, if the mapping is still that, and nothing of the file was

@@ -239,6 +239,23 @@ place_prealloc (struct group *g, const struct mapping *m)
   return r;
 }
 
+/* --- the map --- */
+
+/* Whoever writes there again need not ask whether that may go in place. */
+static void
+switch_map (struct group *g, const struct wo_run *run)
+{
+  const struct mapping m = new_mapping (g, run);
+
+  if ((file_flags (g->f) & BTRFS_INODE_NODATACOW) == 0
+      || file_has_csums (g->f))
+    map_set (g->f, &m);
+  else if (run->mode == WO_COW)
+    map_set_fresh (g->f, &m, file_tree (g->f)->last_snapshot);
+  else
+    map_set_converted (g->f, &m);
+}
+
 /* --- a group --- */
 
 /* Tree lock held exclusively. */
@@ -271,9 +288,7 @@ change_tree (struct group *g)
     r = tree_insert_many (&g->txn->tree, file_tree (g->f), g->item, g->n);
   for (k = g->from; k < g->to && r == 0; ++k)
     if (takes_part (&w->run[k])) {
-      const struct mapping m = new_mapping (g, &w->run[k]);
-
-      map_set (g->f, &m);
+      switch_map (g, &w->run[k]);
       w->run[k].inserted = true;
     }
   return r;
