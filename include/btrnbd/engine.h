@@ -54,6 +54,11 @@ struct btrnbd_open_opts {
    */
   void (*image_ended) (void *opaque, uint64_t generation, const char *why);
   void *image_ended_opaque;
+  /* For measurements: what spares writes in place searches of the extent tree
+   * is left out.  What is written, and where, stays the same.
+   */
+  bool nocow_no_early;        /* search before the generation is looked at */
+  bool nocow_no_cache;        /* keep no verdict */
 };
 
 extern int btrnbd_pool_open (const char *const *devices, size_t n,

@@ -17,6 +17,11 @@
 
 struct plugin_config plugin_config;
 
+/* -D btrfs.nocow=N: for measurements, left out of the test for writes in place
+ * are 1, the early look at generations, and 2, the kept verdicts.
+ */
+NBDKIT_DLL_PUBLIC int btrfs_debug_nocow;
+
 static int
 add_device (const char *value)
 {
@@ -196,6 +201,8 @@ plugin_config_complete (void)
         nbdkit_error ("device %s is given twice", plugin_config.devices[i]);
         return -1;
       }
+  plugin_config.opts.nocow_no_early = btrfs_debug_nocow & 1;
+  plugin_config.opts.nocow_no_cache = btrfs_debug_nocow & 2;
   return 0;
 }
 

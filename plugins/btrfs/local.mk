@@ -49,7 +49,7 @@ plugins_btrfs_nbdkit_btrfs_plugin_la_LIBADD = libmethods.la libcontrol.la \
 # The nbdkit_ functions are the server's: they resolve when it loads us.
 plugins_btrfs_nbdkit_btrfs_plugin_la_LDFLAGS = $(AM_LDFLAGS) \
 	-module -avoid-version -shared \
-	-export-symbols-regex '^(plugin_init|btrnbd_plugin_ext_init)$$'
+	-export-symbols-regex '^(plugin_init|btrnbd_plugin_ext_init|btrfs_debug_nocow)$$'
 
 man7_MANS += plugins/btrfs/control/btrnbd-control.7
 EXTRA_DIST += plugins/btrfs/control/btrnbd-control.pod

@@ -28,6 +28,7 @@ EXTRA_DIST += \
 	tests/bench/flush.py \
 	tests/bench/fsync.py \
 	tests/bench/hosts.py \
+	tests/bench/nocow.py \
 	tests/bench/open.py \
 	tests/bench/rot.py \
 	tests/bench/servers.py
@@ -40,4 +41,5 @@ bench: all $(bench_programs) tests/daemon/btrnbdtest.la
 	dir=$$(mktemp -d) && tests/bench/snapshots $$dir; rm -rf $$dir
 	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
 	/usr/bin/python3 $(srcdir)/tests/bench/rot.py --build .
+	/usr/bin/python3 $(srcdir)/tests/bench/nocow.py --build .
 .PHONY: bench

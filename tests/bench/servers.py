@@ -99,8 +99,10 @@ class Server:
     def start(self):
         if os.path.exists(self.sock):
             os.unlink(self.sock)
-        self.process = subprocess.Popen(
-            self.command() + self.args, stdin=subprocess.DEVNULL)
+        with open(self.sock + '.log', 'a') as log:
+            self.process = subprocess.Popen(
+                self.command() + self.args, stdin=subprocess.DEVNULL,
+                stderr=log)
         for _ in range(600):
             if os.path.exists(self.sock):
                 try:
@@ -108,7 +110,9 @@ class Server:
                 except nbd.Error:
                     pass
             if self.process.poll() is not None:
-                raise RuntimeError(f'{self.name}: nbdkit did not start')
+                with open(self.sock + '.log') as log:
+                    raise RuntimeError(f'{self.name} did not start: '
+                                       + log.read())
             time.sleep(0.05)
         raise RuntimeError(f'{self.name}: nbdkit does not answer')
 

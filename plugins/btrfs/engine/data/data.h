@@ -25,6 +25,7 @@ struct data_env {
   size_t cache_bytes;          /* budget of clean + dirty data */
   bool read_only;
   bool regroup;                /* note what regrouping shall look at */
+  bool nocow_no_early, nocow_no_cache; /* for measurements, see nocow.c */
 };
 
 extern int data_new (const struct data_env *, struct data **ret);

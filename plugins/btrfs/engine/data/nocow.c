@@ -21,6 +21,9 @@
  * other way tells the map (map_shared).  An image says nothing about who
  * references what: it voids no verdict, 10 is asked beside them, and what was
  * known before it is known when it is closed.
+ *
+ * nocow_no_early and nocow_no_cache show what 2 and the kept verdicts are
+ * worth: they cost searches and change no answer.
  */
 #include <config.h>
 
@@ -176,7 +179,8 @@ nocow_is_alone (struct file_data *f, const struct mapping *m,
 static bool
 is_known (const struct data *d, const struct mapping *m, uint64_t snapshot)
 {
-  return m->nocow != NOCOW_UNKNOWN && m->nocow_snapshot == snapshot
+  return !d->env.nocow_no_cache
+    && m->nocow != NOCOW_UNKNOWN && m->nocow_snapshot == snapshot
     && (m->nocow == NOCOW_YES
         || m->nocow_commit == trans_committed_id (d->env.trans));
 }
@@ -208,7 +212,9 @@ find_out (struct file_data *f, struct mapping *m, uint64_t snapshot,
   mutex_unlock (&f->map_lock);
   *ret_nocow = true;
   m->nocow_commit = trans_committed_id (f->d->env.trans);
-  if (m->generation <= snapshot)
+  if (m->generation <= snapshot && f->d->env.nocow_no_early)
+    r = ask (f, m, ret_nocow, &sure);
+  if (r == 0 && m->generation <= snapshot)
     r = old_item_is_ours (f, m, snapshot, ret_nocow);
   if (r == 0 && *ret_nocow)
     r = ask (f, m, ret_nocow, &sure);

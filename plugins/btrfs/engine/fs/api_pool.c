@@ -115,6 +115,8 @@ btrnbd_pool_open_devices (struct device **devs, size_t n,
     .image_reserve = opts->image_reserve,
     .image_ended = opts->image_ended,
     .image_ended_opaque = opts->image_ended_opaque,
+    .nocow_no_early = opts->nocow_no_early,
+    .nocow_no_cache = opts->nocow_no_cache,
   };
   r = fs_open (devs, n, &fo, &p->fs);
   if (r < 0) {

@@ -29,6 +29,7 @@ struct fs_opts {
   /* By a thread of the engine: an image was ended before its time. */
   void (*image_ended) (void *opaque, uint64_t generation, const char *why);
   void *image_ended_opaque;
+  bool nocow_no_early, nocow_no_cache; /* see engine.h */
 };
 
 struct fs {

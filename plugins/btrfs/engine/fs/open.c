@@ -324,6 +324,8 @@ open_data (struct fs *fs)
     .space = fs->space, .extents = fs->extents, .workers = fs->workers,
     .cache_bytes = fs->opts.cache_size - memory_blocks (fs),
     .read_only = fs->read_only, .regroup = !fs->opts.no_regroup,
+    .nocow_no_early = fs->opts.nocow_no_early,
+    .nocow_no_cache = fs->opts.nocow_no_cache,
   };
   int r;
 
