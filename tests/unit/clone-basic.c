@@ -478,6 +478,61 @@ test_67_prealloc (void **state)
   image_remove (&im);
 }
 
+static uint64_t
+data_used (struct btrnbd_pool *p)
+{
+  struct btrnbd_pool_info info;
+
+  pool_ok (btrnbd_pool_get_info (p, &info));
+  return info.data.used;
+}
+
+/* 87: an extent gets a reference and loses the one it had, in one
+ * transaction; 89: one that is made and freed in a transaction leaves nothing.
+ */
+static void
+test_87_89_one_transaction (void **state)
+{
+  const struct btrnbd_volume_opts o = { .size = 4 << 20 };
+  uint8_t *buf = malloc (1 << 20), *got = malloc (1 << 20);
+  struct btrnbd_pool *p;
+  struct btrnbd_file *f;
+  struct image im;
+  uint64_t used;
+
+  (void) state;
+  image_make (&im, "", 256);
+  p = pool_open_at (im.path, 0);
+  pool_ok (btrnbd_volume_create (p, "vm", &o));
+  f = open_export (p, "vm");
+  memset (buf, 0x5a, 1 << 20);
+  pool_ok (btrnbd_pwrite (f, buf, 1 << 20, 0, 0));
+  pool_ok (btrnbd_pool_sync (p));
+  used = data_used (p);
+  assert_true (used >= 1 << 20);
+  pool_ok (btrnbd_clone_range (p, "vm", 0, 1 << 20, "vm", 2 << 20));
+  pool_ok (btrnbd_trim (f, 0, 1 << 20, 0));
+  pool_ok (btrnbd_pool_sync (p));
+  assert_int_equal (data_used (p), used);
+  btrnbd_file_close (f);
+  judge (&p, &im);
+  f = open_export (p, "vm");
+  pool_ok (btrnbd_pread (f, got, 1 << 20, 2 << 20));
+  assert_memory_equal (got, buf, 1 << 20);
+  /* Three times at the same place, each flushed, and gone before a commit. */
+  for (unsigned i = 0; i < 3; ++i)
+    pool_ok (btrnbd_pwrite (f, buf, 1 << 20, 1 << 20, BTRNBD_FUA));
+  pool_ok (btrnbd_trim (f, 1 << 20, 1 << 20, 0));
+  pool_ok (btrnbd_pool_sync (p));
+  assert_int_equal (data_used (p), used);
+  btrnbd_file_close (f);
+  judge (&p, &im);
+  pool_ok (btrnbd_pool_close (p));
+  free (buf);
+  free (got);
+  image_remove (&im);
+}
+
 /* 65: a pool that is full; what was accepted before a snapshot goes in place,
  * what comes after it is refused, not lost.
  */
@@ -540,6 +595,7 @@ main (void)
     cmocka_unit_test (test_dedupe),
     cmocka_unit_test (test_67_nocow),
     cmocka_unit_test (test_67_prealloc),
+    cmocka_unit_test (test_87_89_one_transaction),
     cmocka_unit_test (test_65_full),
   };
 
