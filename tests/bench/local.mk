@@ -25,6 +25,7 @@ tests_bench_snapshots_LDADD = libengine.la
 
 EXTRA_DIST += \
 	tests/bench/bench.py \
+	tests/bench/bootstorm.py \
 	tests/bench/flush.py \
 	tests/bench/fsync.py \
 	tests/bench/hosts.py \
@@ -42,4 +43,5 @@ bench: all $(bench_programs) tests/daemon/btrnbdtest.la
 	/usr/bin/python3 $(srcdir)/tests/bench/open.py --build .
 	/usr/bin/python3 $(srcdir)/tests/bench/rot.py --build .
 	/usr/bin/python3 $(srcdir)/tests/bench/nocow.py --build .
+	/usr/bin/python3 $(srcdir)/tests/bench/bootstorm.py --build . --span 256
 .PHONY: bench

@@ -4,9 +4,10 @@
  *   snapshots DIR [MIB]
  *
  * Small and big are measured in turn; beside the time, which the machine's
- * other work disturbs, stands what was written of tree blocks.  Ours: the call, which returns when it is durable.  Linux: the ioctl and a
- * sync of the filesystem; and a reflink of the image with a sync, which is
- * what copies without subvolumes cost.  Needs root for Linux's part.
+ * other work disturbs, stands what was written of tree blocks.  Ours: the
+ * call, which returns when it is durable.  Linux: the ioctl and a sync of the
+ * filesystem; and a reflink of the image with a sync, which is what copies
+ * without subvolumes cost.  Needs root for Linux's part.
  */
 #include <config.h>
 
