@@ -54,6 +54,8 @@ btrnbdd_SOURCES = \
 	server/daemon/stats.h \
 	server/daemon/stats_json.c \
 	server/daemon/stats_json.h \
+	server/daemon/tcp_where.c \
+	server/daemon/tcp_where.h \
 	server/daemon/throttle.c \
 	server/daemon/throttle.h \
 	server/daemon/tls.c \

@@ -17,6 +17,7 @@
 
 #include "daemon/conn.h"
 #include "daemon/fail.h"
+#include "daemon/tcp_where.h"
 #include "host/log.h"
 
 #define BACKLOG 1024
@@ -101,15 +102,25 @@ remove_stale (const struct sockaddr_un *un)
 }
 
 static int
+parse_unix (const char *spec, const char *path, struct sockaddr_un *ret,
+            char **ret_error)
+{
+  *ret = (struct sockaddr_un) { .sun_family = AF_UNIX };
+  if (*path == '\0' || strlen (path) >= sizeof ret->sun_path)
+    return fail (ret_error, "%s: the path must have 1 to %zu bytes", spec,
+                 sizeof ret->sun_path - 1);
+  strcpy (ret->sun_path, path);
+  return 0;
+}
+
+static int
 listen_unix (struct server *s, const char *spec, const char *path,
              char **ret_error)
 {
-  struct sockaddr_un un = { .sun_family = AF_UNIX };
+  struct sockaddr_un un;
 
-  if (*path == '\0' || strlen (path) >= sizeof un.sun_path)
-    return fail (ret_error, "%s: the path must have 1 to %zu bytes", spec,
-                 sizeof un.sun_path - 1);
-  strcpy (un.sun_path, path);
+  if (parse_unix (spec, path, &un, ret_error) == -1)
+    return -1;
   remove_stale (&un);
   return listen_on (s, (struct sockaddr *) &un, sizeof un, spec, path,
                     ret_error);
@@ -117,10 +128,9 @@ listen_unix (struct server *s, const char *spec, const char *path,
 
 /* "PORT", ":PORT", "*:PORT" or "CID:PORT". */
 static int
-listen_vsock (struct server *s, const char *spec, const char *where,
-              char **ret_error)
+parse_vsock (const char *spec, const char *where, struct sockaddr_vm *ret,
+             char **ret_error)
 {
-  struct sockaddr_vm vm = { .svm_family = AF_VSOCK };
   const char *colon = strchr (where, ':');
   const char *port = colon ? colon + 1 : where;
   unsigned long cid = VMADDR_CID_ANY, n;
@@ -135,10 +145,31 @@ listen_vsock (struct server *s, const char *spec, const char *where,
   n = strtoul (port, &end, 10);
   if (!isdigit ((unsigned char) *port) || *end || n > UINT32_MAX)
     return fail (ret_error, "%s: the port is not a number", spec);
-  vm.svm_cid = cid;
-  vm.svm_port = n;
+  *ret = (struct sockaddr_vm) { .svm_family = AF_VSOCK, .svm_cid = cid,
+    .svm_port = n };
+  return 0;
+}
+
+static int
+listen_vsock (struct server *s, const char *spec, const char *where,
+              char **ret_error)
+{
+  struct sockaddr_vm vm;
+
+  if (parse_vsock (spec, where, &vm, ret_error) == -1)
+    return -1;
   return listen_on (s, (struct sockaddr *) &vm, sizeof vm, spec, NULL,
                     ret_error);
+}
+
+/* A port alone is not enough here: "foo" may be any mistake. */
+static int
+parse_tcp (const char *spec, struct tcp_where *ret, char **ret_error)
+{
+  if (strchr (spec, ':') == NULL)
+    return fail (ret_error, "%s: not unix:PATH, HOST:PORT or "
+                 "vsock:CID:PORT", spec);
+  return tcp_where_parse (spec, ret, ret_error);
 }
 
 /* HOST:PORT, [ADDRESS]:PORT, :PORT or *:PORT for all addresses.  One of
@@ -147,30 +178,13 @@ listen_vsock (struct server *s, const char *spec, const char *where,
 static int
 listen_tcp (struct server *s, const char *spec, char **ret_error)
 {
-  const struct addrinfo hints = { .ai_flags = AI_PASSIVE,
-    .ai_socktype = SOCK_STREAM };
   struct addrinfo *list, *a;
-  const char *host_start = spec, *colon = strrchr (spec, ':');
-  char host[256];
-  size_t len;
-  int r, n = 0;
+  struct tcp_where w;
+  int n = 0;
 
-  if (colon == NULL || colon[1] == '\0')
-    return fail (ret_error, "%s: not unix:PATH, HOST:PORT or "
-                 "vsock:CID:PORT", spec);
-  len = colon - spec;
-  if (len >= 2 && spec[0] == '[' && spec[len - 1] == ']') {
-    host_start++;
-    len -= 2;
-  }
-  if (len >= sizeof host)
-    return fail (ret_error, "%s: the host name is too long", spec);
-  memcpy (host, host_start, len);
-  host[len] = '\0';
-  r = getaddrinfo (host[0] == '\0' || strcmp (host, "*") == 0 ? NULL : host,
-                   colon + 1, &hints, &list);
-  if (r != 0)
-    return fail (ret_error, "%s: %s", spec, gai_strerror (r));
+  if (parse_tcp (spec, &w, ret_error) == -1 ||
+      tcp_where_look_up (spec, &w, NULL, &list, ret_error) == -1)
+    return -1;
   for (a = list; a; a = a->ai_next)
     if (listen_on (s, a->ai_addr, a->ai_addrlen, spec, NULL, ret_error) == 0)
       ++n;
@@ -192,6 +206,22 @@ listener_add (struct server *s, const char *spec, char **ret_error)
   if (strncmp (spec, "vsock:", 6) == 0)
     return listen_vsock (s, spec, spec + 6, ret_error);
   return listen_tcp (s, spec, ret_error);
+}
+
+int
+listen_check (const char *spec, char **ret_error)
+{
+  struct sockaddr_un un;
+  struct sockaddr_vm vm;
+  struct tcp_where w;
+
+  if (strncmp (spec, "unix:", 5) == 0)
+    return parse_unix (spec, spec + 5, &un, ret_error);
+  if (spec[0] == '/')
+    return parse_unix (spec, spec, &un, ret_error);
+  if (strncmp (spec, "vsock:", 6) == 0)
+    return parse_vsock (spec, spec + 6, &vm, ret_error);
+  return parse_tcp (spec, &w, ret_error);
 }
 
 /* --- sockets that systemd has passed --- */

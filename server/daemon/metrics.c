@@ -17,6 +17,7 @@
 #include "daemon/metrics.h"
 #include "daemon/server.h"
 #include "daemon/stats_json.h"
+#include "daemon/tcp_where.h"
 #include "host/log.h"
 
 #define BACKLOG 16
@@ -205,41 +206,16 @@ on_request (void *opaque, struct MHD_Connection *c, const char *url,
 
 /* --- life --- */
 
-/* HOST into BUF, and where the port is. */
-static const char *
-split (const char *where, char *host, size_t size)
-{
-  const char *colon = strrchr (where, ':');
-  size_t len = colon ? (size_t) (colon - where) : 0;
-
-  if (len >= 2 && where[0] == '[' && where[len - 1] == ']') {
-    where++;
-    len -= 2;
-  }
-  if (len >= size)
-    return NULL;
-  memcpy (host, where, len);
-  host[len] = '\0';
-  return colon ? colon + 1 : where;
-}
-
 int
 metrics_listen (const char *where, char **ret_error)
 {
-  const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-    .ai_flags = AI_PASSIVE };
   struct addrinfo *a;
-  char host[256];
-  const char *port = split (where, host, sizeof host);
-  int one = 1, fd, r;
+  struct tcp_where w;
+  int one = 1, fd;
 
-  if (port == NULL || *port == '\0')
-    return fail (ret_error, "metrics: \"%s\" is not HOST:PORT", where);
-  r = getaddrinfo (*host == '\0' ? "127.0.0.1"
-                   : strcmp (host, "*") == 0 ? NULL : host, port, &hints,
-                   &a);
-  if (r != 0)
-    return fail (ret_error, "metrics: %s: %s", where, gai_strerror (r));
+  if (tcp_where_parse (where, &w, ret_error) == -1 ||
+      tcp_where_look_up (where, &w, "127.0.0.1", &a, ret_error) == -1)
+    return fail_note (ret_error, "metrics: ");
   fd = socket (a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd != -1)
     setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);

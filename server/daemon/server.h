@@ -54,6 +54,7 @@ struct loop {
   TAILQ_HEAD (, conn) conns;
   bool draining;
   unsigned reloads;            /* that its connections have seen */
+  unsigned names;              /* as server.names, the same */
   TAILQ_HEAD (, conn) to_advance; /* after the batch of finished jobs */
   uint64_t now;                /* stats_now of the batch of finished jobs */
   ev_timer kick;               /* see pool_kick */
@@ -104,6 +105,8 @@ struct server {
   bool names_running;
   atomic_bool names_stop;
 
+  atomic_uint names;           /* how often exports may have got other ones */
+
   double started;              /* seconds since the epoch; constant */
 
   /* The main thread's loop. */
@@ -123,6 +126,8 @@ extern int server_run (struct server *, unsigned workers);
 /* --- listen.c --- */
 /* Sockets passed by systemd; the number added or -1. */
 extern int listener_add_activated (struct server *, char **ret_error);
+/* Could it be listened on, as far as that shows without trying? */
+extern int listen_check (const char *spec, char **ret_error);
 /* Have exactly these ("unix:PATH", "HOST:PORT", "vsock:CID:PORT") and the
  * passed ones; the default ones when there is none.  What is new is opened
  * first, and when that fails nothing is changed: -1 with a text.
@@ -149,6 +154,8 @@ extern void loop_join (struct loop *);
 extern void loop_order (struct loop *, int order);
 /* Rules or limits have changed: its connections look at them again. */
 extern void loop_order_reload (struct loop *);
+/* Exports may have got other names: its connections see what theirs is. */
+extern void loops_order_names (struct server *);
 /* Jobs of C have run; DONE: the client has all that it waits for, the rest
  * has time, if C does not say otherwise.
  */

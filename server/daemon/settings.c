@@ -10,6 +10,7 @@
 
 #include "daemon/fail.h"
 #include "daemon/options.h"
+#include "daemon/tcp_where.h"
 
 enum setting_kind { SET_SWITCH, SET_STRING, SET_LIST, SET_NUMBER, SET_SIZE,
                     SET_TLS };
@@ -23,7 +24,17 @@ struct setting {
   size_t offset;               /* in struct options */
   uint64_t min, max;           /* of numbers and sizes */
   unsigned flags;
+  int (*check) (const char *value, char **ret_error); /* of texts; or NULL */
 };
+
+static int
+check_metrics (const char *value, char **ret_error)
+{
+  struct tcp_where w;
+
+  return strcmp (value, "off") == 0 ? 0
+    : tcp_where_parse (value, &w, ret_error);
+}
 
 #define AT(field) offsetof (struct options, field)
 #define YEAR_SECONDS (86400 * 365)
@@ -35,7 +46,7 @@ static const struct setting settings[] = {
   { "plugin", 0, SET_STRING, AT (plugin), .flags = LINE_ONLY },
   { "plugin-dir", 0, SET_STRING, AT (plugin_dir) },
   { "debug", 'D', SET_LIST, AT (debug) },
-  { "listen", 'l', SET_LIST, AT (listen) },
+  { "listen", 'l', SET_LIST, AT (listen), .check = listen_check },
   { "read-only", 'r', SET_SWITCH, AT (read_only) },
   { "verbose", 'v', SET_SWITCH, AT (verbose) },
   { "tls", 0, SET_TLS, AT (tls_policy) },
@@ -56,7 +67,7 @@ static const struct setting settings[] = {
   { "loops", 0, SET_NUMBER, AT (loops), 1, 256 },
   { "workers", 0, SET_NUMBER, AT (workers), 1, 1024 },
   { "control", 0, SET_STRING, AT (control) },
-  { "metrics", 0, SET_STRING, AT (metrics) },
+  { "metrics", 0, SET_STRING, AT (metrics), .check = check_metrics },
   { "pidfile", 0, SET_STRING, AT (pidfile) },
 };
 #define COUNT ((int) (sizeof settings / sizeof settings[0]))
@@ -246,6 +257,8 @@ setting_set (struct options *o, int index, const char *value,
   case SET_TLS:
     return set_tls (field, value, ret_error);
   default:
+    if (s->check && s->check (value, ret_error) == -1)
+      return -1;
     value = options_strdup (o, value);
     if (value == NULL)
       return fail (ret_error, "out of memory");

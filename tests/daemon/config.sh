@@ -82,6 +82,17 @@ bad "$conf:2: loops: 0 is out of range" "a number out of range" \
   $'[server]\nloops = 0'
 bad "$conf:2: max-memory: .* out of range" "a size out of range" \
   $'[server]\nmax-memory = 9999999999G'
+for where in foo unix: 127.0.0.1:65536 :4294967296 "[::1]:70000" \
+  127.0.0.1: "[nonsense]:10809" :no-such-service vsock:x:1; do
+  bad "$conf:2: listen: .*${where//[\[\]]/.}" "listen = $where" \
+    $'[server]\n'"listen = $where"
+done
+for where in 65536 127.0.0.1:99999 host: no-such-service; do
+  bad "$conf:2: metrics: $where: " "metrics = $where" \
+    $'[server]\n'"metrics = $where"
+done
+fails_with 2 "metrics: 75000: a port is at most 65535" "--metrics 75000" \
+  "$DAEMON" --check-config --plugin "$TEST_PLUGIN" --metrics 75000
 bad "$conf:2: verbose: must be yes or no" "a bad switch" \
   $'[server]\nverbose = maybe'
 bad "$conf:2: tls: must be off" "a bad word" $'[server]\ntls = perhaps'

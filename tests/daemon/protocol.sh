@@ -40,7 +40,7 @@ fails_with 1 'cannot load plugin' "no such plugin" "$DAEMON" \
   --plugin no-such-plugin
 fails_with 1 'unknown parameter' "wrong parameter" "$DAEMON" -l \
   "unix:$tmp/x" --plugin "$TEST_PLUGIN" nonsense=1
-fails_with 1 'not unix:PATH' "wrong address" "$DAEMON" -l nowhere \
+fails_with 2 'not unix:PATH' "wrong address" "$DAEMON" -l nowhere \
   --plugin "$TEST_PLUGIN"
 ok "help" "$DAEMON" --help
 ok "version" "$DAEMON" --version
