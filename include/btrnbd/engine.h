@@ -411,6 +411,16 @@ extern int btrnbd_export_open (struct btrnbd_pool *, const char *name,
  */
 extern int btrnbd_export_name (struct btrnbd_pool *, const char *name,
                                char *buf, size_t size);
+/* What NAME comes to in a rule about exports, without a look at the pool: two
+ * names have the same text where they could be the same export.  (x and x/disk
+ * do: never are both exports.)
+ */
+extern int btrnbd_export_rule_name (const char *name, char *buf, size_t size);
+/* The export name of an open file, to BUF: WAS, its name until now, if that
+ * still leads to it; or else another that does; or else WAS.
+ */
+extern int btrnbd_file_name (struct btrnbd_file *, const char *was,
+                             char *buf, size_t size);
 extern void btrnbd_file_close (struct btrnbd_file *);
 extern uint64_t btrnbd_file_size (struct btrnbd_file *);
 extern bool btrnbd_file_read_only (struct btrnbd_file *);

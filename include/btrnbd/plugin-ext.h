@@ -13,6 +13,7 @@
  *
  *   1  try_pread, try_pwrite
  *   2  control, control_events, export_name, log_to
+ *   3  rule_name, handle_name
  */
 #ifndef BTRNBD_PLUGIN_EXT_H
 #define BTRNBD_PLUGIN_EXT_H
@@ -22,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BTRNBD_PLUGIN_EXT_VERSION 2
+#define BTRNBD_PLUGIN_EXT_VERSION 3
 
 enum btrnbd_try_result {
   BTRNBD_TRY_DONE = 0,         /* done, as the blocking call would have */
@@ -74,6 +75,19 @@ struct btrnbd_plugin_ext {
    * before .config.  nbdkit_error would make an error of everything.
    */
   void (*log_to) (void (*fn) (int level, const char *line));
+
+  /* Version 3.  To BUF what NAME, of a rule or of an export, comes to when a
+   * rule that is written for a name is looked for: names that could be the
+   * same export come to the same text.  -1 after nbdkit_error for one that no
+   * export can have.  Does not block; at any time.
+   */
+  int (*rule_name) (const char *name, char *buf, size_t size);
+  /* To BUF what the open export is called now that exports may have got other
+   * names: WAS, its name until now, if that leads there still or nothing does.
+   * May block.  -1 after nbdkit_error.  Names change only together with events
+   * (control_events).
+   */
+  int (*handle_name) (void *handle, const char *was, char *buf, size_t size);
 };
 
 typedef const struct btrnbd_plugin_ext *(*btrnbd_plugin_ext_init_fn) (void);

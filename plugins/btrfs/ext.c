@@ -36,6 +36,25 @@ ext_export_name (const char *name, char *buf, size_t size)
   return r < 0 ? plugin_fail (r, "the name of an export") : 0;
 }
 
+static int
+ext_rule_name (const char *name, char *buf, size_t size)
+{
+  const int r = btrnbd_export_rule_name (name, buf, size);
+
+  if (r < 0)
+    nbdkit_error ("%s", btrnbd_last_error (r));
+  return r < 0 ? -1 : 0;
+}
+
+static int
+ext_handle_name (void *handle, const char *was, char *buf, size_t size)
+{
+  const int r = btrnbd_file_name (plugin_handle_file (handle), was, buf,
+                                  size);
+
+  return r < 0 ? plugin_fail (r, "the name of an export") : 0;
+}
+
 static const struct btrnbd_plugin_ext extension = {
   .version = BTRNBD_PLUGIN_EXT_VERSION,
   .size = sizeof extension,
@@ -45,6 +64,8 @@ static const struct btrnbd_plugin_ext extension = {
   .control_events = plugin_control_events,
   .log_to = plugin_log_to,
   .export_name = ext_export_name,
+  .rule_name = ext_rule_name,
+  .handle_name = ext_handle_name,
 };
 
 extern __attribute__ ((visibility ("default")))

@@ -63,7 +63,7 @@ read_peer (struct host_peer *peer, int fd)
 const char *
 conn_export_name (const struct conn *c)
 {
-  return c->handle ? c->handle->name : "";
+  return c->export ? c->export->name : "";
 }
 
 const char *
@@ -554,7 +554,7 @@ conn_check_access (struct conn *c)
 {
   struct rules *rules = exports_rules (&c->server->exports);
 
-  if (!rules_let_in (rules, c->handle->name, &c->context))
+  if (!rules_let_in (rules, conn_export_name (c), &c->context))
     conn_end (c, "access was withdrawn");
   rules_unref (rules);
 }
@@ -569,12 +569,85 @@ conn_reload (struct conn *c)
   conn_check_access (c);
   if (c->state == CONN_TRANSMIT) {
     conn_unstall (c);
+    conn_ask_name (c);
     if (idle > 0 && !ev_is_active (&c->timer)) {
       ev_timer_set (&c->timer, idle, 0);
       ev_timer_start (c->loop->ev, &c->timer);
     }
   }
   conn_advance (c);
+}
+
+/* --- names --- */
+
+void
+conn_ask_name (struct conn *c)
+{
+  struct server *s = c->server;
+  struct job *j;
+
+  if (s->plugin.ext.handle_name == NULL || c->naming ||
+      c->state != CONN_TRANSMIT)
+    return;
+  j = conn_job_new (c, JOB_NAME);
+  if (j)
+    j->text = strdup (conn_export_name (c));
+  if (j == NULL || j->text == NULL) {
+    if (j)
+      conn_job_free (j);
+    conn_kill (c, "out of memory");
+    return;
+  }
+  c->names_seen = s->names;
+  c->naming = true;
+  conn_submit (c, j);
+}
+
+void
+conn_look_at_name (struct conn *c)
+{
+  conn_ask_name (c);
+  conn_advance (c);
+}
+
+/* Everything that goes by names goes by the new one from here on, but for
+ * whose turn it is among the workers.
+ */
+static void
+take_name (struct conn *c, const char *name)
+{
+  struct export *old = c->export, *export;
+  struct export_stats *stats = stats_export (&c->loop->stats, name);
+  char peer[CONN_PEER_MAX];
+
+  export = stats ? exports_enter_renamed (&c->server->exports, name) : NULL;
+  if (export == NULL) {
+    conn_kill (c, "out of memory");
+    return;
+  }
+  stats_add (&c->stats->left, 1);
+  stats_add (&stats->attached, 1);
+  c->stats = stats;
+  c->export = export;
+  host_log (HOST_LOG_INFO, "client %lu (%s): export \"%s\" is now \"%s\"",
+            c->id, conn_peer (c, peer, sizeof peer), old->name, name);
+  control_client_happened (c, "client.renamed", old->name);
+  exports_leave (&c->server->exports, old);
+  conn_check_access (c);
+  if (c->state == CONN_TRANSMIT)
+    conn_unstall (c);
+}
+
+static void
+name_found (struct conn *c, struct job *j)
+{
+  c->naming = false;
+  if (c->state == CONN_TRANSMIT && j->text &&
+      strcmp (j->text, conn_export_name (c)) != 0)
+    take_name (c, j->text);
+  conn_job_free (j);
+  if (c->names_seen != c->server->names)
+    conn_ask_name (c);
 }
 
 /* --- jobs --- */
@@ -636,6 +709,8 @@ conn_job_finished (struct conn *c, struct job *j)
   }
   if (j->kind == JOB_REQUEST)
     conn_reply (c, j);
+  else if (j->kind == JOB_NAME)
+    name_found (c, j);
   else
     conn_handshake_answer (c, j);
 }

@@ -23,7 +23,7 @@ enum conn_state { CONN_HANDSHAKE, CONN_ASKING, CONN_TLS, CONN_TRANSMIT,
 
 struct tls_session;
 
-enum job_kind { JOB_LIST, JOB_OPEN, JOB_CLOSE, JOB_REQUEST };
+enum job_kind { JOB_LIST, JOB_OPEN, JOB_CLOSE, JOB_REQUEST, JOB_NAME };
 
 /* Work for the pool on behalf of a connection. */
 struct job {
@@ -51,7 +51,8 @@ struct job {
   struct export *export;       /* JOB_OPEN for transmission: entered */
   bool hidden;                 /* TEXT is not for the client to know */
   int error;                   /* errno, 0: success */
-  char *text;                  /* malloc'd reason, or NULL */
+  char *text;                  /* malloc'd reason, or NULL; JOB_NAME: what the
+                                  export was called, then what it is */
   struct nbdkit_exports exports;
   struct handle *handle;
 };
@@ -86,7 +87,10 @@ struct conn {
   struct handle *handle;
 
   struct peer *peer;           /* entered */
-  struct export *export;       /* entered; NULL: none */
+  struct export *export;       /* entered, its name is what the one that is
+                                  open is called now; NULL: none */
+  unsigned names_seen;         /* server.names when a worker was asked */
+  bool naming;                 /* a worker looks for the export's name */
   ev_timer stall;              /* until the export's rates allow more */
   bool stalled;
   bool admitted;               /* the next request has been booked */
@@ -126,8 +130,14 @@ extern void conn_advance (struct conn *);
 extern void conn_unstall (struct conn *);
 /* End it when the rules in force do not allow its export. */
 extern void conn_check_access (struct conn *);
+/* Have a worker look for its export's name, when it may have changed. */
+extern void conn_ask_name (struct conn *);
 /* Rules and limits have changed.  May free the connection. */
 extern void conn_reload (struct conn *);
+/* Exports may have got other names: see what its own is called now.  May free
+ * the connection.
+ */
+extern void conn_look_at_name (struct conn *);
 extern void conn_job_finished (struct conn *, struct job *);
 /* The export that it has open, else "".  (What the context says belongs to
  * the worker that is opening one.)

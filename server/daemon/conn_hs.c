@@ -72,6 +72,8 @@ begin_transmission (struct conn *c)
             c->context.tls ? " with TLS" : "", tls_name (c, name));
   control_client_happened (c, "client.connected", NULL);
   conn_check_access (c); /* a reload may have come since it was opened */
+  if (c->names_seen != s->names) /* or a rename */
+    conn_ask_name (c);
 }
 
 static void
@@ -86,6 +88,7 @@ ask (struct conn *c, enum job_kind kind)
   if (kind == JOB_OPEN) {
     c->context.export_name = c->hs.name;
     j->final = c->hs.final;
+    c->names_seen = c->server->names;
   }
   c->state = CONN_ASKING;
   conn_submit (c, j);
@@ -213,7 +216,8 @@ static enum handshake_event
 answer_open (struct conn *c, struct job *j)
 {
   struct handshake_export e = { .ok = false,
-    .error = j->hidden ? "there is no such export for you" : j->text };
+    .error = j->hidden ? "there is no such export for you" : j->text,
+    .full = j->error == EBUSY };
   enum handshake_event ev;
   char peer[CONN_PEER_MAX];
 

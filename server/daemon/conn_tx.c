@@ -56,7 +56,7 @@ account (struct conn *c, const struct nbd_request *r, uint64_t ns)
     stats_done (c->stats, op, r->length, ns);
   if (host_log_verbose ())
     host_log (HOST_LOG_DEBUG, "client %lu: export \"%s\": %s%s of %llu bytes "
-              "at %llu: done in %llu us", c->id, c->handle->name,
+              "at %llu: done in %llu us", c->id, conn_export_name (c),
               cmd_name (r), r->flags & NBD_CMD_FLAG_FUA ? " (FUA)" : "",
               (unsigned long long) r->length,
               (unsigned long long) r->offset, (unsigned long long) ns / 1000);
@@ -140,7 +140,7 @@ log_error (struct conn *c, const struct nbd_request *r, uint32_t error,
     host_log (HOST_LOG_WARNING,
               "client %lu (%s): export \"%s\": %s of %llu bytes at %llu: "
               "error %u%s%s", c->id, conn_peer (c, peer, sizeof peer),
-              c->handle->name, cmd_name (r), (unsigned long long) r->length,
+              conn_export_name (c), cmd_name (r), (unsigned long long) r->length,
               (unsigned long long) r->offset, error, text ? ": " : "",
               text ? text : "");
   control_client_happened (c, "client.error", text);

@@ -82,6 +82,7 @@ on_plugin_event (void *opaque, const char *event)
 {
   struct server *s = opaque;
 
+  loops_order_names (s);
   if (control_wants_events (s->control))
     control_emit (s->control, json_loads (event, 0, NULL));
 }

@@ -126,6 +126,19 @@ exports_enter (struct exports *x, const char *name, char **ret_error)
   return e;
 }
 
+struct export *
+exports_enter_renamed (struct exports *x, const char *name)
+{
+  struct export *e;
+
+  pthread_mutex_lock (&x->lock);
+  e = get (x, name);
+  if (e)
+    e->connections++;
+  pthread_mutex_unlock (&x->lock);
+  return e;
+}
+
 void
 exports_leave (struct exports *x, struct export *e)
 {

@@ -18,6 +18,7 @@
 
 struct host_context;
 struct ini_section;
+struct plugin;
 struct access;
 struct server;
 
@@ -36,6 +37,12 @@ extern struct rules *rules_new (void); /* lets everybody do everything */
 /* Take over an [export NAME] section of PATH.  -1 with a text. */
 extern int rules_add (struct rules *, const struct ini_section *,
                       const char *path, char **ret_error);
+/* When all are there, before they are asked: names are compared as the plugin
+ * says (rule_name).  SERVING: and it can be asked what its exports are.  -1
+ * with a text: a name that no export can have, or two sections for one.
+ */
+extern int rules_settle (struct rules *, const struct plugin *, bool serving,
+                         const char *path, char **ret_error);
 extern unsigned rules_wants (const struct rules *); /* ACCESS_WANTS_* */
 extern struct rules *rules_ref (struct rules *);
 extern void rules_unref (struct rules *); /* accepts NULL */
@@ -85,6 +92,11 @@ extern void exports_set_rules (struct exports *, struct rules *);
  */
 extern struct export *exports_enter (struct exports *, const char *name,
                                      char **ret_error);
+/* For a connection that is there, whose export has got this name: no limit
+ * holds.  NULL: no memory.
+ */
+extern struct export *exports_enter_renamed (struct exports *,
+                                             const char *name);
 extern void exports_leave (struct exports *, struct export *);
 
 #endif /* BTRNBDD_DAEMON_EXPORTS_H */

@@ -114,6 +114,7 @@ job_run (struct pool_job *pj)
   struct job *j = (struct job *) pj;
   struct conn *c = j->conn;
   struct host_call call;
+  char *name;
 
   switch (j->kind) {
   case JOB_LIST:
@@ -132,6 +133,11 @@ job_run (struct pool_job *pj)
     if (j->error != 0 && call.text[0])
       j->text = strdup (call.text);
     host_call_end (&call);
+    break;
+  case JOB_NAME:
+    name = handle_current_name (c->handle, &c->context, j->text);
+    free (j->text);
+    j->text = name;
     break;
   }
 }

@@ -28,6 +28,16 @@ loop_order_reload (struct loop *l)
 }
 
 void
+loops_order_names (struct server *s)
+{
+  unsigned i;
+
+  s->names++;
+  for (i = 0; i < s->nloops; ++i)
+    ev_async_send (s->loops[i].ev, &s->loops[i].wake);
+}
+
+void
 loop_finish_jobs (struct loop *l, const struct conn *c,
                   struct pool_jobs *jobs, bool done)
 {
@@ -259,7 +269,7 @@ on_wake (struct ev_loop *ev, ev_async *w, int revents)
   struct loop *l = w->data;
   TAILQ_HEAD (, conn) arriving = TAILQ_HEAD_INITIALIZER (arriving);
   struct conn *c;
-  unsigned reloads;
+  unsigned reloads, names;
   int order;
 
   (void) revents;
@@ -273,6 +283,11 @@ on_wake (struct ev_loop *ev, ev_async *w, int revents)
   if (l->reloads != reloads) {
     l->reloads = reloads;
     for_each_conn (l, conn_reload);
+  }
+  names = l->server->names;
+  if (l->names != names) {
+    l->names = names;
+    for_each_conn (l, conn_look_at_name);
   }
   while ((c = TAILQ_FIRST (&arriving)) != NULL) {
     TAILQ_REMOVE (&arriving, c, link);

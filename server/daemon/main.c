@@ -82,6 +82,18 @@ write_pidfile (const char *path)
   return 0;
 }
 
+/* The rules' names, as the plugin knows them; -1 after a message. */
+static int
+settle_rules (struct server *s, const struct options *o, bool serving)
+{
+  char *error = NULL;
+
+  if (rules_settle (o->rules, &s->plugin, serving, o->config, &error) == 0)
+    return 0;
+  fail_log (&error);
+  return -1;
+}
+
 /* All sockets, so that what is in use is told before anything is opened. */
 static int
 open_sockets (struct server *s, const struct options *o)
@@ -125,7 +137,11 @@ serve (struct server *s, const struct options *o)
     close_sockets (s);
     return EXIT_FAILURE;
   }
-  if (o->pidfile && write_pidfile (o->pidfile) == -1) {
+  if (settle_rules (s, o, true) == -1) {
+    close_sockets (s);
+    status = EXIT_FAILURE;
+  }
+  else if (o->pidfile && write_pidfile (o->pidfile) == -1) {
     close_sockets (s);
     status = EXIT_FAILURE;
   }
@@ -215,7 +231,7 @@ main (int argc, char **argv)
   else if (plugin_load (&s.plugin, o.plugin ? o.plugin : POOL_PLUGIN,
                         o.plugin_dir) == 0) {
     s.plugin.read_only = o.read_only;
-    if (configure_plugin (&s, &o) == 0)
+    if (configure_plugin (&s, &o) == 0 && settle_rules (&s, &o, false) == 0)
       status = o.check_only ? say_in_order (&o) : serve (&s, &o);
   }
   server_done (&s);

@@ -27,7 +27,7 @@ open_name (struct plugin *pl, const char *name, char **ret_text)
   context.export_name = name;
   if (handle_name (pl, &context, &canonical, ret_text) == -1)
     wrong = "no export has that name";
-  else if (strcmp (canonical, name) != 0) {
+  else if (pl->ext.rule_name == NULL && strcmp (canonical, name) != 0) {
     *ret_text = canonical;
     canonical = NULL;
     wrong = "it has no effect, the name of the export is";

@@ -147,7 +147,8 @@ server_reload (struct server *s, char **ret_text)
   if (s->draining)
     return fail (ret_text, "the server is shutting down");
   notify_reloading ();
-  if (options_read (x->argc, x->argv, &o, ret_text) == -1)
+  if (options_read (x->argc, x->argv, &o, ret_text) == -1 &&
+      rules_settle (o.rules, &s->plugin, true, o.config, ret_text) == 0)
     r = change (s, &o, ret_text);
   options_done (&o);
   if (r == 0) {

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,13 +11,16 @@
 #include "daemon/exports.h"
 #include "daemon/fail.h"
 #include "daemon/ini.h"
-#include "nbd/proto.h"
+#include "host/plugin.h"
 
 #define MAX_CONNECTIONS 65536
 
 struct rule {
-  char *name;                  /* without the * of a pattern */
+  char *name;                  /* without the * of a pattern; once settled of
+                                  an exact one what rule_name makes of it */
   size_t len;
+  char *said;                  /* of an exact one: as it stands in the file */
+  unsigned line;               /* of the file */
   bool pattern;
   struct access *allow;        /* NULL: not said here, as below */
   bool has_read_only, has_write_through, has_max, has_iops, has_bandwidth;
@@ -27,6 +31,8 @@ struct rules {
   atomic_uint refs;
   size_t count;
   struct rule *v;              /* exact names, then patterns, longest first */
+  /* The plugin's; NULL: names are what they are. */
+  int (*rule_name) (const char *name, char *buf, size_t size);
 };
 
 struct rules *
@@ -51,6 +57,7 @@ rule_done (struct rule *r)
 {
   access_free (r->allow);
   free (r->name);
+  free (r->said);
 }
 
 void
@@ -162,22 +169,28 @@ parse_entry (struct rule *r, const struct ini_entry *e, char **ret_error)
   return result;
 }
 
-/* Keep the order that rules_find wants. */
+/* The order that rules_find wants, and lines among equals. */
 static int
-insert (struct rules *x, const struct rule *r)
+by_speciality (const void *a, const void *b)
+{
+  const struct rule *x = a, *y = b;
+
+  if (x->pattern != y->pattern)
+    return x->pattern ? 1 : -1;
+  if (x->pattern && x->len != y->len)
+    return x->len > y->len ? -1 : 1;
+  return (x->line > y->line) - (x->line < y->line);
+}
+
+static int
+add (struct rules *x, const struct rule *r)
 {
   struct rule *v = realloc (x->v, (x->count + 1) * sizeof *v);
-  size_t i = 0;
 
   if (v == NULL)
     return -1;
   x->v = v;
-  while (i < x->count && (!v[i].pattern ||
-                          (r->pattern && v[i].len >= r->len)))
-    i++;
-  memmove (v + i + 1, v + i, (x->count - i) * sizeof *v);
-  v[i] = *r;
-  x->count++;
+  v[x->count++] = *r;
   return 0;
 }
 
@@ -185,7 +198,7 @@ int
 rules_add (struct rules *x, const struct ini_section *s, const char *path,
            char **ret_error)
 {
-  struct rule r = { .len = strlen (s->name) };
+  struct rule r = { .len = strlen (s->name), .line = s->line };
   size_t i;
 
   if (r.len > NBD_MAX_STRING)
@@ -193,8 +206,11 @@ rules_add (struct rules *x, const struct ini_section *s, const char *path,
   r.pattern = r.len > 0 && s->name[r.len - 1] == '*';
   r.len -= r.pattern;
   r.name = strndup (s->name, r.len);
-  if (r.name == NULL)
+  r.said = strdup (s->name);
+  if (r.name == NULL || r.said == NULL) {
+    rule_done (&r);
     return fail (ret_error, "out of memory");
+  }
   for (i = 0; i < s->count; ++i)
     if (parse_entry (&r, &s->entries[i], ret_error) == -1) {
       fail_note (ret_error, "%s:%u: %s: ", path, s->entries[i].line,
@@ -202,11 +218,84 @@ rules_add (struct rules *x, const struct ini_section *s, const char *path,
       rule_done (&r);
       return -1;
     }
-  if (insert (x, &r) == -1) {
+  if (add (x, &r) == -1) {
     rule_done (&r);
     return fail (ret_error, "out of memory");
   }
   return 0;
+}
+
+/* --- one name for each export --- */
+
+typedef int (*name_fn) (const char *name, char *buf, size_t size);
+
+/* R's name becomes what FN says of it; -1 with FN's reason in CALL. */
+static int
+rename_rule (struct rule *r, name_fn fn, struct host_call *call)
+{
+  char name[NBD_MAX_STRING + 2], buf[NBD_MAX_STRING + 2], *copy;
+  int result;
+
+  /* A pattern is the beginning of a name: one that goes on is asked about. */
+  snprintf (name, sizeof name, "%s%s", r->name, r->pattern ? "x" : "");
+  host_call_begin (call, NULL);
+  call->quiet = true;
+  result = fn (name, buf, sizeof buf);
+  host_call_end (call);
+  if (result == -1)
+    return -1;
+  if (r->pattern)
+    buf[strlen (buf) - 1] = '\0';
+  copy = strdup (buf);
+  if (copy == NULL)
+    return -1;
+  free (r->name);
+  r->name = copy;
+  r->len = strlen (copy);
+  return 0;
+}
+
+static int
+check_twice (const struct rules *x, const char *path, char **ret_error)
+{
+  size_t i, k;
+
+  for (i = 0; i < x->count; ++i)
+    for (k = 0; k < i; ++k)
+      if (x->v[i].pattern == x->v[k].pattern &&
+          strcmp (x->v[i].name, x->v[k].name) == 0) {
+        const bool later = x->v[i].line > x->v[k].line;
+
+        return fail (ret_error, "%s:%u: section [export %s%s] is there twice, "
+                     "first in line %u", path, x->v[later ? i : k].line,
+                     x->v[i].name, x->v[i].pattern ? "*" : "",
+                     x->v[later ? k : i].line);
+      }
+  return 0;
+}
+
+int
+rules_settle (struct rules *x, const struct plugin *pl, bool serving,
+              const char *path, char **ret_error)
+{
+  struct host_call call;
+  size_t i;
+
+  x->rule_name = pl->ext.rule_name;
+  for (i = 0; x->rule_name && i < x->count; ++i) {
+    struct rule *r = &x->v[i];
+
+    if (rename_rule (r, x->rule_name, &call) == -1)
+      return fail (ret_error, "%s:%u: [export %s%s]: %s", path, r->line,
+                   r->name, r->pattern ? "*" : "",
+                   call.text[0] ? call.text : "out of memory");
+    /* An image that the pool has not is nobody's to open. */
+    if (serving && !r->pattern && r->name[0] == '@' && pl->ext.export_name)
+      rename_rule (r, pl->ext.export_name, &call);
+  }
+  if (x->count > 0)
+    qsort (x->v, x->count, sizeof *x->v, by_speciality);
+  return check_twice (x, path, ret_error);
 }
 
 /* --- asking --- */
@@ -225,28 +314,50 @@ rules_wants (const struct rules *x)
 const char *
 rules_name (const struct rules *x, size_t i)
 {
-  return i < x->count && !x->v[i].pattern ? x->v[i].name : NULL;
+  return i < x->count && !x->v[i].pattern ? x->v[i].said : NULL;
+}
+
+/* An export's name as rules are compared with it. */
+struct asked {
+  const char *name;            /* what patterns begin */
+  char key[NBD_MAX_STRING + 2]; /* what exact names are */
+};
+
+static void
+ask_for (const struct rules *x, const char *name, struct asked *ret)
+{
+  struct host_call call;
+
+  ret->name = name;
+  host_call_begin (&call, NULL);
+  call.quiet = true;
+  if (x->rule_name == NULL ||
+      x->rule_name (name, ret->key, sizeof ret->key) == -1)
+    snprintf (ret->key, sizeof ret->key, "%s", name);
+  host_call_end (&call);
 }
 
 static bool
-applies (const struct rule *r, const char *name)
+applies (const struct rule *r, const struct asked *a)
 {
-  return r->pattern ? strncmp (name, r->name, r->len) == 0
-    : strcmp (name, r->name) == 0;
+  return r->pattern ? strncmp (a->name, r->name, r->len) == 0
+    : strcmp (a->key, r->name) == 0;
 }
 
 struct export_settings
 rules_find (const struct rules *x, const char *name)
 {
+  struct asked asked;
   struct export_settings set = { .allow = NULL };
   bool read_only = false, through = false, max = false, iops = false,
     bandwidth = false;
   size_t i;
 
+  ask_for (x, name, &asked);
   for (i = 0; i < x->count; ++i) {
     const struct rule *r = &x->v[i];
 
-    if (!applies (r, name))
+    if (!applies (r, &asked))
       continue;
     if (set.allow == NULL)
       set.allow = r->allow;
@@ -271,23 +382,25 @@ rules_find (const struct rules *x, const char *name)
 
 /* A rule of its own, not of all exports. */
 static bool
-names_image (const struct rule *r, const char *name)
+names_image (const struct rule *r, const struct asked *a)
 {
-  return r->name[0] == '@' && r->allow != NULL && applies (r, name);
+  return r->name[0] == '@' && r->allow != NULL && applies (r, a);
 }
 
 bool
 rules_let_in (const struct rules *x, const char *name,
               const struct host_context *c)
 {
+  struct asked asked;
   size_t i;
 
   if (!access_allows (rules_find (x, name).allow, c))
     return false;
   if (name[0] != '@')
     return true;
+  ask_for (x, name, &asked);
   for (i = 0; i < x->count; ++i)
-    if (names_image (&x->v[i], name))
+    if (names_image (&x->v[i], &asked))
       return true;
   return rules_hide_nothing (x, c);
 }

@@ -187,6 +187,20 @@ handle_open (struct plugin *pl, struct host_context *context, char *name,
   return -1;
 }
 
+char *
+handle_current_name (struct handle *x, struct host_context *context,
+                     const char *was)
+{
+  char now[NBD_MAX_STRING + 1];
+  struct host_call call;
+  int r;
+
+  host_call_begin (&call, context);
+  r = x->plugin->ext.handle_name (x->h, was, now, sizeof now);
+  host_call_end (&call);
+  return r == 0 ? strdup (now) : NULL;
+}
+
 void
 handle_close (struct handle *x, struct host_context *context)
 {

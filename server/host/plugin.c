@@ -89,6 +89,9 @@ take_extension (struct plugin *pl)
   size = ext->size < sizeof pl->ext ? ext->size : sizeof pl->ext;
   if (ext->version < 2 && size > offsetof (struct btrnbd_plugin_ext, control))
     size = offsetof (struct btrnbd_plugin_ext, control);
+  if (ext->version < 3 &&
+      size > offsetof (struct btrnbd_plugin_ext, rule_name))
+    size = offsetof (struct btrnbd_plugin_ext, rule_name);
   memcpy (&pl->ext, ext, size);
   if (pl->ext.log_to)
     pl->ext.log_to (log_line);

@@ -57,7 +57,8 @@ struct handle {
   int can_fua, can_cache;      /* NBDKIT_FUA_*, NBDKIT_CACHE_* */
   bool can_fast_zero;
   uint32_t block_min, block_preferred, block_max;
-  char *name;                  /* canonical (default export resolved) */
+  char *name;                  /* canonical (default export resolved), as it
+                                  was opened */
   char *description;           /* or NULL */
 };
 
@@ -73,6 +74,11 @@ extern int handle_name (struct plugin *, struct host_context *,
 extern int handle_open (struct plugin *, struct host_context *, char *name,
                         bool read_only, struct handle **ret,
                         char **ret_error);
+/* What it is called now that exports may have got other names, malloc'd; WAS
+ * is its name until now.  NULL: that cannot be told.
+ */
+extern char *handle_current_name (struct handle *, struct host_context *,
+                                  const char *was);
 extern void handle_close (struct handle *, struct host_context *);
 extern void handle_describe (const struct handle *,
                              struct handshake_export *);

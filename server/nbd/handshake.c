@@ -451,7 +451,8 @@ handshake_export (struct handshake *hs, const struct handshake_export *x)
   if (hs->option == NBD_OPT_EXPORT_NAME)
     return answer_export_name (hs, x, flags);
   if (!x->ok)
-    return reply_text (hs, NBD_REP_ERR_UNKNOWN, x->error);
+    return reply_text (hs, x->full ? NBD_REP_ERR_POLICY
+                       : NBD_REP_ERR_UNKNOWN, x->error);
   if (reply_infos (hs, x, flags) == HS_END ||
       reply (hs, NBD_REP_ACK, NULL, 0) == HS_END)
     return HS_END;

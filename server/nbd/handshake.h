@@ -24,6 +24,7 @@ enum handshake_event {
 struct handshake_export {
   bool ok;
   const char *error;           /* when !ok: the reason, or NULL */
+  bool full;                   /* when !ok: it is there, for others */
   uint64_t size;
   uint16_t flags;              /* NBD_TX_* without DF and CAN_MULTI.. rules */
   const char *name;            /* canonical name, or NULL for the asked one */

@@ -23,6 +23,7 @@ DAEMON_TESTS = \
 	tests/daemon/log.sh \
 	tests/daemon/metrics.sh \
 	tests/daemon/mutations.sh \
+	tests/daemon/names.sh \
 	tests/daemon/limits.sh \
 	tests/daemon/plugin.sh \
 	tests/daemon/reload.sh \

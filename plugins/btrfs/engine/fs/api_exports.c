@@ -132,18 +132,14 @@ export_resolve (struct btrnbd_pool *p, const char *name, struct inode **ret,
   return 0;
 }
 
-int
-btrnbd_export_name (struct btrnbd_pool *p, const char *name, char *buf,
-                    size_t size)
+/* NAME, without slashes too many. */
+static int
+name_to_buf (const char *name, char *buf, size_t size)
 {
-  struct inode *dir = NULL;
   const char *path;
   size_t n = 0;
-  char *last;
   int r;
 
-  if (image_has_name (name))
-    return image_export_name (p, name, buf, size);
   r = export_name_check (name, &path);
   if (r < 0)
     return r;
@@ -153,10 +149,33 @@ btrnbd_export_name (struct btrnbd_pool *p, const char *name, char *buf,
   while (buf[n - 1] == '/')
     n--;
   buf[n] = '\0';
-  if (*path != '\0')
-    return err_new (ERR_name_long, "export name");
-  last = strrchr (buf, '/');
-  if (last == NULL || strcmp (last + 1, VOLUME_FILE) != 0)
+  return *path == '\0' ? 0 : err_new (ERR_name_long, "export name");
+}
+
+/* The slash before the last component of NAME, if that is VOLUME_FILE. */
+static char *
+volume_file_part (char *name)
+{
+  char *last = strrchr (name, '/');
+
+  return last != NULL && strcmp (last + 1, VOLUME_FILE) == 0 ? last : NULL;
+}
+
+int
+btrnbd_export_name (struct btrnbd_pool *p, const char *name, char *buf,
+                    size_t size)
+{
+  struct inode *dir = NULL;
+  char *last;
+  int r;
+
+  if (image_has_name (name))
+    return image_export_name (p, name, buf, size);
+  r = name_to_buf (name, buf, size);
+  if (r < 0)
+    return r;
+  last = volume_file_part (buf);
+  if (last == NULL)
     return 0;
   *last = '\0';
   r = api_walk (p, buf, &dir);
@@ -165,6 +184,71 @@ btrnbd_export_name (struct btrnbd_pool *p, const char *name, char *buf,
   if (r < 0 || !api_is_subvol_top (dir))
     *last = '/';
   inode_put (dir);
+  return 0;
+}
+
+/* Of x, x/disk, x/disk/disk .. at most one is a regular file, so there is at
+ * most one export among them.
+ */
+int
+btrnbd_export_rule_name (const char *name, char *buf, size_t size)
+{
+  char *last;
+  int r;
+
+  while (*name == '/')
+    name++;
+  if (*name == '@') {
+    if (strlen (name) >= size)
+      return err_new (ERR_name_long, "export name");
+    strcpy (buf, name);
+    return 0;
+  }
+  r = name_to_buf (name, buf, size);
+  while (r == 0 && (last = volume_file_part (buf)) != NULL)
+    *last = '\0';
+  return r;
+}
+
+/* --- the name of what is open --- */
+
+/* Does NAME lead to F's inode? */
+static bool
+leads_to (struct btrnbd_file *f, const char *name)
+{
+  struct inode *inode = NULL;
+  bool volume, same;
+  int r;
+
+  r = export_resolve (f->pool, name, &inode, &volume);
+  if (r < 0) {
+    err_clear ();
+    return false;
+  }
+  same = inode == f->inode;
+  inode_put (inode);
+  return same;
+}
+
+#define NAME_TRIES 3           /* while others rename */
+
+int
+btrnbd_file_name (struct btrnbd_file *f, const char *was, char *buf,
+                  size_t size)
+{
+  char path[EXPORT_NAME_MAX + sizeof "/" VOLUME_FILE];
+  unsigned i;
+
+  for (i = 0; f->image == NULL && i < NAME_TRIES && !leads_to (f, was); i++)
+    if (subvol_inode_path (f->pool->fs->subvols, f->inode->root->id,
+                           f->inode->ino, path, sizeof path) == 0 &&
+        btrnbd_export_name (f->pool, path, buf, size) == 0 &&
+        leads_to (f, buf))
+      return 0;
+  err_clear ();
+  if (strlen (was) >= size)
+    return err_new (ERR_name_long, "export name");
+  strcpy (buf, was);
   return 0;
 }
 

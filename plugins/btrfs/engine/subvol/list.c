@@ -1,4 +1,4 @@
-/* subvol: all subvolumes of the pool, with their paths. */
+/* subvol: all subvolumes of the pool, and paths. */
 #include <config.h>
 
 #include "subvol/priv.h"
@@ -144,7 +144,16 @@ prepend_dirs (struct listing *l, uint64_t id, uint64_t dir, unsigned *steps,
   return r;
 }
 
-/* The path of subvolume ID; *RET NULL: it has none. */
+static void
+begin_path (struct listing *l)
+{
+  l->start = PATH_BYTES - 1;
+  l->path[l->start] = '\0';
+}
+
+/* The path of subvolume ID goes before what is there; *RET NULL: it has
+ * none.
+ */
 static int
 find_path (struct listing *l, uint64_t id, uint64_t *ret_parent,
            const char **ret)
@@ -158,8 +167,6 @@ find_path (struct listing *l, uint64_t id, uint64_t *ret_parent,
 
   *ret = NULL;
   *ret_parent = 0;
-  l->start = PATH_BYTES - 1;
-  l->path[l->start] = '\0';
   while (id != BTRFS_FS_TREE) {
     rwlock_rdlock (&l->rt->lock);
     r = back_ref (l->rt, id, &parent, &dir, name, &len, &ok);
@@ -234,6 +241,7 @@ list (struct listing *l, subvol_fn fn, void *opaque)
       continue;
     info = (struct subvol_info) { .id = id };
     fill_info (&info, &item);
+    begin_path (l);
     r = find_path (l, id, &info.parent, &info.path);
     if (r == 0)
       r = fn (opaque, &info);
@@ -242,20 +250,54 @@ list (struct listing *l, subvol_fn fn, void *opaque)
   }
 }
 
-int
-subvols_list (struct subvols *ss, subvol_fn fn, void *opaque)
+static int
+listing_new (struct subvols *ss, struct listing **ret)
 {
   struct root *root = roots_pool_tree (ss->env.roots, BTRFS_ROOT_TREE);
-  CLEANUP_FREE struct listing *l = NULL;
 
   if (root == NULL)
     return err_new (ERR_invalid, "the root tree is not open");
-  l = malloc (sizeof *l);
-  if (l == NULL)
-    return err_new (ERR_nomem, "list of subvolumes");
-  l->ss = ss;
-  l->rt = root->tree;
-  return list (l, fn, opaque);
+  *ret = malloc (sizeof **ret);
+  if (*ret == NULL)
+    return err_new (ERR_nomem, "paths of subvolumes");
+  (*ret)->ss = ss;
+  (*ret)->rt = root->tree;
+  return 0;
+}
+
+int
+subvols_list (struct subvols *ss, subvol_fn fn, void *opaque)
+{
+  CLEANUP_FREE struct listing *l = NULL;
+  int r = listing_new (ss, &l);
+
+  return r < 0 ? r : list (l, fn, opaque);
+}
+
+int
+subvol_inode_path (struct subvols *ss, uint64_t id, uint64_t ino,
+                   char *buf, size_t size)
+{
+  CLEANUP_FREE struct listing *l = NULL;
+  unsigned steps = PATH_STEPS;
+  const char *path = NULL;
+  uint64_t parent;
+  bool ok = false;
+  int r = listing_new (ss, &l);
+
+  if (r < 0)
+    return r;
+  begin_path (l);
+  r = prepend_dirs (l, id, ino, &steps, &ok);
+  if (r == 0 && ok)
+    r = find_path (l, id, &parent, &path);
+  if (r < 0)
+    return r;
+  if (path == NULL || strlen (path) >= size)
+    return err_new (ERR_not_found, "a path of inode %llu of subvolume %llu",
+                    (unsigned long long) ino, (unsigned long long) id);
+  strcpy (buf, path);
+  return 0;
 }
 
 static int

@@ -139,5 +139,11 @@ typedef int (*subvol_fn) (void *opaque, const struct subvol_info *);
  * returns non-zero to stop, which is returned.
  */
 extern int subvols_list (struct subvols *, subvol_fn, void *opaque);
+/* A path from the pool's top of inode INO of subvolume ID, to BUF.  While
+ * names change it may be one that never was.  -ERR_not_found: it has none, or
+ * a longer one.
+ */
+extern int subvol_inode_path (struct subvols *, uint64_t id, uint64_t ino,
+                              char *buf, size_t size);
 
 #endif /* BTRNBD_SUBVOL_SUBVOL_H */
