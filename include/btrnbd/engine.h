@@ -106,7 +106,8 @@ struct btrnbd_space {
 struct btrnbd_image_info {
   unsigned clients;           /* 0: nobody has "@pool" open */
   uint64_t generation;        /* that they see */
-  uint64_t held;              /* bytes that are free when they are closed */
+  uint64_t held;              /* bytes that are free when they are closed,
+                                 as of the last commit */
   uint64_t limit;             /* of held; 0: there is no such export */
   char ended[128];            /* why their reads fail, or "" */
 };
@@ -203,7 +204,8 @@ extern int btrnbd_mkfs_device (struct device *, /* borrowed */
 /* --- names ---
  *
  * Paths are relative to the top of the pool, "/"-separated; symlinks are not
- * followed; subvolumes are crossed.
+ * followed; subvolumes are crossed.  At the top of the pool nothing is made
+ * whose name has an "@" (-ERR_name_bad); what is there can be used.
  */
 
 struct btrnbd_stat {
@@ -262,13 +264,16 @@ struct btrnbd_volume_opts {
 extern int btrnbd_volume_create (struct btrnbd_pool *, const char *name,
                                  const struct btrnbd_volume_opts *);
 /* A volume or a snapshot of one; -ERR_has_snapshots when it is a volume that
- * has some.
+ * has some, -ERR_inode_readonly when it is one that is locked.
  */
 extern int btrnbd_volume_remove (struct btrnbd_pool *, const char *name);
 /* With its snapshots; none of them may be open. */
 extern int btrnbd_volume_remove_all (struct btrnbd_pool *, const char *name);
 extern int btrnbd_volume_resize (struct btrnbd_pool *, const char *name,
                                  uint64_t size);
+/* The same, but -ERR_invalid when anything would be cut off. */
+extern int btrnbd_volume_grow (struct btrnbd_pool *, const char *name,
+                               uint64_t size);
 /* A volume's snapshots move along, in the same transaction.  A snapshot gets
  * another tag: it stays one of its volume.
  */
@@ -278,8 +283,9 @@ extern int btrnbd_volume_rename (struct btrnbd_pool *, const char *from,
  *
  * They share all data with their source until one of them is written to, and
  * take the same time however big it is.  A volume's snapshot TAG is the
- * subvolume NAME@TAG, read-only, and an export of that name.  What these
- * functions have made is durable when they return.
+ * subvolume NAME@TAG, read-only, and an export of that name; one that was taken
+ * of an earlier volume of that name is none of them.  What these functions
+ * have made is durable when they return.
  */
 
 /* Snapshots of N volumes, of one point in time: all that was acknowledged
@@ -355,7 +361,8 @@ struct btrnbd_snapshot_opts {
 extern int btrnbd_subvol_snapshot (struct btrnbd_pool *,
                                    const struct btrnbd_snapshot_opts *v,
                                    size_t n);
-/* -ERR_busy while a file in it is open, -ERR_not_empty when it holds others;
+/* -ERR_busy while a file in it is open, -ERR_not_empty when it holds others,
+ * -ERR_has_snapshots when it is a volume that has some;
  * what it occupied is free afterwards, or will soon be.
  */
 extern int btrnbd_subvol_remove (struct btrnbd_pool *, const char *path);

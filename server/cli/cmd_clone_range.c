@@ -7,7 +7,7 @@
 #include "control/rpc.h"
 
 struct ranges {
-  uint64_t from, to, length;
+  uint64_t from, to, length;    /* length UINT64_MAX: to the end */
 };
 
 /* The arguments, or NULL with c->status. */
@@ -16,30 +16,35 @@ parse (struct cli *c, struct ranges *x)
 {
   const struct cli_opt opts[] = {
     { "from-offset", 0, CLI_SIZE, &x->from, "OFFSET",
-      "where the range begins in FROM" },
+      "where the range begins in FROM; 0" },
     { "to-offset", 0, CLI_SIZE, &x->to, "OFFSET",
-      "where the range begins in TO" },
+      "where the range begins in TO; 0" },
     { "length", 0, CLI_SIZE, &x->length, "SIZE",
       "of the range; else to the end of FROM" },
     { NULL }
   };
 
+  *x = (struct ranges) { .length = UINT64_MAX };
   return cli_parse (c, opts);
 }
 
 static json_t *
 params (char **args, const struct ranges *x)
 {
-  return json_pack ("{s:o,s:o,s:I,s:I,s:I}", "from", rpc_string (args[0]),
-                    "to", rpc_string (args[1]), "from_offset",
-                    (json_int_t) x->from, "to_offset", (json_int_t) x->to,
-                    "length", (json_int_t) x->length);
+  json_t *p = json_pack ("{s:o,s:o,s:I,s:I}", "from", rpc_string (args[0]),
+                         "to", rpc_string (args[1]), "from_offset",
+                         (json_int_t) x->from, "to_offset",
+                         (json_int_t) x->to);
+
+  if (x->length != UINT64_MAX)
+    json_object_set_new (p, "length", json_integer (x->length));
+  return p;
 }
 
 int
 cmd_clone_range (struct cli *c)
 {
-  struct ranges x = { 0 };
+  struct ranges x;
   char **args = parse (c, &x);
 
   if (!args)
@@ -51,7 +56,7 @@ cmd_clone_range (struct cli *c)
 int
 cmd_dedupe (struct cli *c)
 {
-  struct ranges x = { 0 };
+  struct ranges x;
   char **args = parse (c, &x), size[CLI_SIZE_MAX];
   json_t *result;
   int status;

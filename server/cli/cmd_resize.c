@@ -7,8 +7,10 @@
 int
 cmd_resize (struct cli *c)
 {
-  bool when_free = false;
+  bool when_free = false, shrink = false;
   const struct cli_opt opts[] = {
+    { "shrink", 0, CLI_FLAG, &shrink, NULL,
+      "what is behind SIZE may be cut off" },
     { "when-free", 'w', CLI_FLAG, &when_free, NULL,
       "to shrink, wait until no client has it open" },
     { NULL }
@@ -26,9 +28,10 @@ cmd_resize (struct cli *c)
   if (status)
     return status;
   if (cli_call_busy (c, "file.resize",
-                     json_pack ("{s:o,s:I}", "path", rpc_string (args[0]),
-                                "size", (json_int_t) size), when_free,
-                     &result) < 0)
+                     json_pack ("{s:o,s:I,s:b}", "path",
+                                rpc_string (args[0]), "size",
+                                (json_int_t) size, "shrink", shrink),
+                     when_free, &result) < 0)
     status = cli_call_failed (c, "%s", args[0]);
   cli_say_rounded (c, args[0], size, result);
   json_decref (result);

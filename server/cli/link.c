@@ -225,7 +225,7 @@ call_here (struct cli *c, const char *method, json_t *params, int fd,
            json_t **ret_result)
 {
   struct control_call call = { .pool = c->pool, .method = method,
-    .params = params, .fd = fd, .progress_opaque = c };
+    .params = params, .fd = fd, .own_pool = true, .progress_opaque = c };
   int r = 0;
 
   c->progress = (struct cli_progress) { .what = NULL };

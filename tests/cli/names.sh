@@ -66,9 +66,20 @@ fails_with 1 "^btrnbd: nope: no such file" "ls of what is not there" \
 
 ok "resize" b resize vm1 3G
 is "$(export_field vm1 size)" $((3 << 30)) "resize: larger"
-ok "resize" b resize vm1 1M
+fails_with 1 "^btrnbd: vm1: .*it has $((3 << 30)) bytes; --shrink" \
+           "resize to 31 for 31G" b resize vm1 31
+is "$(export_field vm1 size)" $((3 << 30)) "nothing is cut off unasked"
+ok "resize to what it is" b resize vm1 3G
+ok "resize --shrink" b resize --shrink vm1 1M
 is "$(export_field vm1 size)" $((1 << 20)) "resize: smaller"
-fails_with 1 "^btrnbd: nope: " "resize what is not there" b resize nope 1M
+fails_with 1 "no bytes" "no volume without bytes" b resize --shrink vm1 0
+fails_with 1 "no bytes" "nor a new one" b create none --size 0
+fails_with 1 "^btrnbd: nope: no such file or directory$" \
+           "resize what is not there: the name is told once" \
+           b resize nope 1M
+fails_with 1 "not UTF-8" "a description that JSON cannot tell" \
+           b create bad --size 1M --description $'a\xffb'
+is "$(b ls | sort | xargs)" "vm1 vm2 vm3" "none of these was made"
 
 ok "mkdir" b mkdir dir
 fails_with 1 "^btrnbd: dir: .*exists" "mkdir again" b mkdir dir
@@ -103,7 +114,31 @@ fails_with 1 "exists" "mv -n over a file" b mv -n dir/hello dir/a/moved
 ok "mv --exchange" b mv --exchange dir/hello dir/a/moved
 is "$(b get dir/hello -) $(b get dir/a/moved -)" "hello other" "exchanged"
 not_ok "mv of nothing" b mv nope nope2
+fails_with 1 "both names are the same" "mv to itself" b mv web web
 
+# "@" at the top is for the pool's image and for snapshots.
+for name in @pool @x web@new; do
+  reserved="are reserved$"
+  [ "$name" = web@new ] && reserved="those of snapshots$"
+  fails_with 1 "$reserved" "put $name" b put "$tmp/other" "$name"
+  fails_with 1 "$reserved" "mkdir $name" b mkdir "$name"
+  fails_with 1 "$reserved" "ln $name" b ln dir/hello "$name"
+  fails_with 1 "$reserved" "ln -s $name" b ln -s dir/hello "$name"
+  fails_with 1 "$reserved" "mv a file to $name" b mv dir/hello "$name"
+  fails_with 1 "@" "mv a volume to $name" b mv web "$name"
+  fails_with 1 "$reserved" "put --reflink $name" \
+             b put --reflink dir/hello "$name"
+  fails_with 1 "$reserved" "subvol snapshot to $name" \
+             b subvol snapshot web "$name"
+  fails_with 1 "@" "create $name" b create "$name" --size 1M
+  fails_with 1 "@" "clone to $name" b clone web "$name"
+done
+ok "below the top it is a name" b put "$tmp/other" dir/@x
+ok "rm" b rm dir/@x
+
+ok "lock" b subvol lock web
+fails_with 1 "unlock it first" "rm of what is locked" b rm web
+ok "unlock" b subvol unlock web
 ok "rm a file" b rm dir/hello soft
 ok "rm a volume" b rm web
 is "$(b ls | grep -c '^web$')" 0 "it is gone"

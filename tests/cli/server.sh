@@ -154,7 +154,7 @@ for i in 1 2 3; do
   bad=$!
   ok "victim $i is busy" wait_until 10 busy victim
   fails_with 1 "^btrnbd: victim: in use" "its volume cannot go" s rm victim
-  fails_with 1 "in use" "nor shrink" s resize victim 1M
+  fails_with 1 "in use" "nor shrink" s resize --shrink victim 1M
   ok "kick" s kick "$(s --json clients |
     jq '.[] | select (.export == "victim").id')"
   wait "$bad"

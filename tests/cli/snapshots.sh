@@ -57,6 +57,9 @@ fails_with 1 "tag is empty" "no tag" "${b[@]}" mv vm1@a vm1@
 ok "another tag" "${b[@]}" mv vm1@a vm1@good
 fails_with 1 "no such file" "the old one is gone" "${b[@]}" get vm1@a -
 ok "back" "${b[@]}" mv vm1@good vm1@a
+fails_with 1 "has snapshots" "subvol remove is no way around rm" "${b[@]}" subvol remove vm1
+fails_with 1 "length is 0" "clone nothing" "${b[@]}" clone-range --length 0 vm1@a vm3
+fails_with 1 "length is 0" "dedupe nothing" "${b[@]}" dedupe --length 0 vm1@a vm3
 ok "rename" "${b[@]}" mv vm1 vm4
 ok "the snapshot moved along" same "$tmp/one" vm4@a
 fails_with 1 "has snapshots" "rm without -r" "${b[@]}" rm vm4

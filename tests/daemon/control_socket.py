@@ -138,7 +138,7 @@ def volumes():
           "get without a descriptor")
     c.call("file.link", target="d/piped", path="d/hard")
     c.call("file.rename", **{"from": "d/hard", "to": "d/hard2"})
-    c.call("file.resize", path="d/hard2", size=7)
+    c.call("file.resize", path="d/hard2", size=7, shrink=True)
     equal(c.call("file.stat", path="d/piped")["size"], 7, "one file")
     equal(sorted(e["name"] for e in c.call("file.list", path="d")),
           ["e", "file", "hard2", "piped"], "a directory")
@@ -172,8 +172,10 @@ def attached():
     h.pwrite(b"x" * 65536, 0)
     for method, params in (("volume.remove", {"name": "held"}),
                            ("file.remove", {"path": "held"}),
-                           ("volume.resize", {"name": "held", "size": 4096}),
-                           ("file.resize", {"path": "held", "size": 4096})):
+                           ("volume.resize", {"name": "held", "size": 4096,
+                                              "shrink": True}),
+                           ("file.resize", {"path": "held", "size": 4096,
+                                            "shrink": True})):
         try:
             c.call(method, **params)
             ok(False, method + " of a volume in use")

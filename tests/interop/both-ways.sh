@@ -105,7 +105,7 @@ our_second_writes ()
   b put "$tmp/in/sparse" vol && b put "$tmp/in/random" c.zstd &&
   b put "$tmp/in/inline" prealloc && b rm kernel dir/below/7 &&
   b put "$tmp/in/random" snap/dir/text &&
-  b mv dir/random2 dir/moved && b resize dir/sparse 10M
+  b mv dir/random2 dir/moved && b resize --shrink dir/sparse 10M
 }
 
 second_same_in_kernel ()

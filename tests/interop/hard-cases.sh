@@ -222,9 +222,9 @@ for features in no-holes ^no-holes; do
     head -c $n /dev/urandom >"$tmp/n$n"
     b put "$tmp/n$n" "n$n"
     for to in 5 4096 100000; do
-      b put "$tmp/n$n" "n$n-$to" && b resize "n$n-$to" $to
+      b put "$tmp/n$n" "n$n-$to" && b resize --shrink "n$n-$to" $to
     done
-    b put "$tmp/n$n" "m$n" && b resize "m$n" 700 && b resize "m$n" 9000
+    b put "$tmp/n$n" "m$n" && b resize --shrink "m$n" 700 && b resize "m$n" 9000
   done
   in_kernel '
     for n in 1000 2047 2048 4095 4096; do
@@ -240,7 +240,7 @@ for features in no-holes ^no-holes; do
   ok "$name: grow a lot" b resize n1000 1G
   ok "$name: write beyond, punch" through_nbd n1000 \
      "write -P 5 700000000 1000" "discard 0 900000000" "write -P 3 1 1"
-  ok "$name: cut" b resize n1000 1000
+  ok "$name: cut" b resize --shrink n1000 1000
   judge "$name, $features" "$img"
 done
 

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 
+#include "fs/api_priv.h"
 #include "snap_help.h"
 
 #define BLOCKS 4096
@@ -314,6 +315,83 @@ test_diff_sizes (void **state)
   image_remove (&im);
 }
 
+/* --- snapshots that are left over --- */
+
+static int
+count_one (void *opaque, const struct btrnbd_volume_snapshot_info *s)
+{
+  (void) s;
+  ++*(unsigned *) opaque;
+  return 0;
+}
+
+static unsigned
+count (struct btrnbd_pool *p, const char *name)
+{
+  unsigned n = 0;
+
+  pool_ok (btrnbd_volume_snapshots (p, name, count_one, &n));
+  return n;
+}
+
+/* As Linux does it: the subvolume goes, and nobody looks at names. */
+static void
+take_away (struct btrnbd_pool *p, const char *name)
+{
+  struct inode *top = NULL;
+
+  pool_ok (inode_top (p->fs->inodes, &top));
+  pool_ok (subvol_delete (p->fs->subvols, top, name, strlen (name)));
+  inode_put (top);
+}
+
+/* A new volume does not come by the snapshots of an old one; who has been
+ * rolled back, twice and from one that is gone, keeps its own.
+ */
+static void
+test_left_over (void **state)
+{
+  struct btrnbd_volume_opts o = { .size = BLOCKS * BLK };
+  struct btrnbd_pool *p;
+  struct image im;
+
+  (void) state;
+  image_make (&im, "", 256);
+  p = pool_open_at (im.path, 0);
+  make (p, "a", false);
+  make (p, "b", false);
+  snapshot (p, "a", "t");
+  snapshot (p, "a", "u");
+  pool_fails (btrnbd_subvol_remove (p, "a"), ERR_has_snapshots);
+  pool_ok (btrnbd_volume_rollback (p, "a", "t"));
+  snapshot (p, "a", "v");
+  pool_ok (btrnbd_volume_rollback (p, "a", "t"));
+  pool_ok (btrnbd_volume_remove (p, "a@t"));
+  assert_int_equal (count (p, "a"), 2);
+  pool_ok (btrnbd_volume_rollback (p, "a", "v"));
+
+  take_away (p, "a");
+  pool_fails (btrnbd_volume_create (p, "a", &o), ERR_exists);
+  pool_fails (btrnbd_volume_clone (p, "b", "a"), ERR_exists);
+  pool_fails (btrnbd_volume_rename (p, "b", "a"), ERR_exists);
+  assert_false (exists (p, "a"));
+  pool_ok (btrnbd_rename (p, "b", "a", 0));
+  assert_int_equal (count (p, "a"), 0);
+  pool_fails (btrnbd_volume_rollback (p, "a", "u"), ERR_invalid);
+  snapshot (p, "a", "own");
+  assert_int_equal (count (p, "a"), 1);
+  pool_fails (btrnbd_volume_remove (p, "a"), ERR_has_snapshots);
+  pool_ok (btrnbd_volume_rename (p, "a", "c"));
+  assert_true (exists (p, "c@own") && exists (p, "a@u"));
+  pool_ok (btrnbd_volume_clone (p, "a@u", "d"));
+  pool_ok (btrnbd_volume_remove (p, "a@u"));
+  pool_ok (btrnbd_volume_remove (p, "a@v"));
+  pool_ok (btrnbd_volume_create (p, "a", &o));
+  pool_ok (btrnbd_pool_close (p));
+  image_check (&im);
+  image_remove (&im);
+}
+
 int
 main (void)
 {
@@ -321,6 +399,7 @@ main (void)
     cmocka_unit_test (test_sets),
     cmocka_unit_test (test_diff),
     cmocka_unit_test (test_diff_sizes),
+    cmocka_unit_test (test_left_over),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

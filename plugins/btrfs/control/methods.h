@@ -31,6 +31,7 @@ struct control_call {
   const char *method;
   json_t *params;              /* an object */
   int fd;                      /* passed along with the call, or -1 */
+  bool own_pool;               /* opened for the caller's calls alone */
   const atomic_bool *cancel;   /* give up soon; may be NULL */
   void (*progress) (void *opaque, uint64_t done, uint64_t total);
   void *progress_opaque;       /* progress may be NULL */

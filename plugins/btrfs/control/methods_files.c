@@ -158,8 +158,13 @@ control_file_rename (struct control_call *call)
                      "exchange and no_replace exclude each other");
     return;
   }
+  if (strcmp (from, to) == 0) {
+    control_refused (call, RPC_INVALID_PARAMS, "both names are the same");
+    return;
+  }
   r = btrnbd_stat (call->pool, from, &st);
-  if (r == 0 && st.is_subvol && !exchange)
+  if (r == 0 && st.is_subvol && !exchange
+      && control_is_volume (call->pool, from))
     r = btrnbd_volume_rename (call->pool, from, to);
   else if (r == 0)
     r = btrnbd_rename (call->pool, from, to,
@@ -186,12 +191,9 @@ control_file_resize (struct control_call *call)
 {
   const char *path;
   json_int_t size;
+  int shrink = 0;
 
-  if (!control_params (call, "{s:s,s:I}", "path", &path, "size", &size))
-    return;
-  if (size < 0)
-    control_refused (call, RPC_INVALID_PARAMS, "the size is negative");
-  else
-    control_size_done (call, btrnbd_volume_resize (call->pool, path, size),
-                       path);
+  if (control_params (call, "{s:s,s:I,s?b}", "path", &path, "size", &size,
+                      "shrink", &shrink))
+    control_resize (call, path, size, shrink);
 }

@@ -95,6 +95,10 @@ control_volume_create (struct control_call *call)
                        &o.description) ||
       !size_ok (call, size))
     return;
+  if (size == 0) {
+    control_refused (call, RPC_INVALID_PARAMS, "a volume of no bytes");
+    return;
+  }
   o.size = size;
   o.nocow = nocow;
   control_size_done (call, btrnbd_volume_create (call->pool, name, &o), name);
@@ -112,15 +116,25 @@ control_volume_remove (struct control_call *call)
 }
 
 void
+control_resize (struct control_call *call, const char *name, json_int_t size,
+                bool shrink)
+{
+  if (size_ok (call, size))
+    control_size_done (call, shrink
+                       ? btrnbd_volume_resize (call->pool, name, size)
+                       : btrnbd_volume_grow (call->pool, name, size), name);
+}
+
+void
 control_volume_resize (struct control_call *call)
 {
   const char *name;
   json_int_t size;
+  int shrink = 0;
 
-  if (control_params (call, "{s:s,s:I}", "name", &name, "size", &size) &&
-      size_ok (call, size))
-    control_size_done (call, btrnbd_volume_resize (call->pool, name, size),
-                       name);
+  if (control_params (call, "{s:s,s:I,s?b}", "name", &name, "size", &size,
+                      "shrink", &shrink))
+    control_resize (call, name, size, shrink);
 }
 
 void

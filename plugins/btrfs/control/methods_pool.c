@@ -15,10 +15,23 @@ image_json (const struct btrnbd_image_info *i)
                     : json_null ());
 }
 
+/* Why nobody can write, or NULL.  That this process opened a pool that nobody
+ * serves only to look at it says nothing of the pool.
+ */
+static const char *
+why_read_only (const struct control_call *call,
+               const struct btrnbd_pool_info *i)
+{
+  if (i->read_only_reason[0] != '\0')
+    return i->read_only_reason;
+  return i->read_only && !call->own_pool ? "as asked for" : NULL;
+}
+
 void
 control_pool_info (struct control_call *call)
 {
   struct btrnbd_pool_info i;
+  const char *why;
   int r;
 
   if (!control_params (call, "{}"))
@@ -28,6 +41,7 @@ control_pool_info (struct control_call *call)
     control_failed (call, r);
     return;
   }
+  why = why_read_only (call, &i);
   call->result =
     json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:s,s:o,s:o,s:s,s:b,s:o,s:o}",
                "uuid", i.uuid,
@@ -42,9 +56,8 @@ control_pool_info (struct control_call *call)
                "incompat", control_u64 (i.incompat),
                "compat_ro", control_u64 (i.compat_ro),
                "features", i.features,
-               "read_only", i.read_only_reason[0] != '\0',
-               "read_only_reason", i.read_only_reason[0]
-               ? rpc_string (i.read_only_reason) : json_null (),
+               "read_only", why != NULL,
+               "read_only_reason", why ? rpc_string (why) : json_null (),
                "image", image_json (&i.image));
 }
 

@@ -19,13 +19,14 @@ extern void control_refused (struct control_call *, int rpc_code,
                              const char *fmt, ...)
   __attribute__ ((format (printf, 3, 4)));
 /* 0, or the engine's error R of a call without a result. */
-/* The size that NAME has got: sizes of volumes are whole sectors. */
-extern void control_size_done (struct control_call *, int r,
-                               const char *name);
 extern void control_done (struct control_call *, int r);
 /* The same, with the size that NAME has got: whole sectors. */
 extern void control_size_done (struct control_call *, int r,
                                const char *name);
+
+/* What NAME has behind SIZE is cut off only when SHRINK. */
+extern void control_resize (struct control_call *, const char *name,
+                            json_int_t size, bool shrink);
 
 /* Integers of JSON have 63 bits; what is larger is told as that. */
 static inline json_t *
@@ -74,6 +75,8 @@ extern void control_volume_clone (struct control_call *);
 extern void control_volume_rollback (struct control_call *);
 extern void control_volume_snapshot (struct control_call *);
 extern void control_volume_snapshots (struct control_call *);
+/* Is the subvolume at PATH one, with a name that an export may have? */
+extern bool control_is_volume (struct btrnbd_pool *, const char *path);
 /* The volume, with ALL of its snapshots, or other subvolume at PATH. */
 extern int control_remove_subvol (struct btrnbd_pool *, const char *path,
                                   bool all);

@@ -137,14 +137,20 @@ struct ranges {
 static bool
 get_ranges (struct control_call *call, struct ranges *x)
 {
+  bool to_end;
+
   *x = (struct ranges) { .from = NULL };
   if (!control_params (call, "{s:s,s:s,s?I,s?I,s?I}", "from", &x->from, "to",
                        &x->to, "from_offset", &x->from_offset, "to_offset",
                        &x->to_offset, "length", &x->length))
     return false;
-  if (x->from_offset >= 0 && x->to_offset >= 0 && x->length >= 0)
+  to_end = json_object_get (call->params, "length") == NULL;
+  if (!to_end && x->length == 0)
+    control_refused (call, RPC_INVALID_PARAMS, "the length is 0");
+  else if (x->from_offset < 0 || x->to_offset < 0 || x->length < 0)
+    control_refused (call, RPC_INVALID_PARAMS, "a number is negative");
+  else
     return true;
-  control_refused (call, RPC_INVALID_PARAMS, "a number is negative");
   return false;
 }
 
@@ -234,18 +240,25 @@ control_subvol_set_default (struct control_call *call)
     control_done (call, btrnbd_subvol_set_default (call->pool, path));
 }
 
-int
-control_remove_subvol (struct btrnbd_pool *pool, const char *path, bool all)
+bool
+control_is_volume (struct btrnbd_pool *pool, const char *path)
 {
   struct btrnbd_stat st;
   char *disk;
   int r;
 
-  if (asprintf (&disk, "%s/disk", path) < 0)
-    return -ERR_nomem;
+  /* No export has such a name. */
+  if (path[strspn (path, "/")] == '@' || asprintf (&disk, "%s/disk", path) < 0)
+    return false;
   r = btrnbd_stat (pool, disk, &st);
   free (disk);
-  if (r < 0 || !S_ISREG (st.mode))
+  return r == 0 && S_ISREG (st.mode);
+}
+
+int
+control_remove_subvol (struct btrnbd_pool *pool, const char *path, bool all)
+{
+  if (!control_is_volume (pool, path))
     return btrnbd_subvol_remove (pool, path);
   return all ? btrnbd_volume_remove_all (pool, path)
     : btrnbd_volume_remove (pool, path);

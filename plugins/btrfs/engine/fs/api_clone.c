@@ -93,7 +93,7 @@ make_like (struct btrnbd_pool *p, struct inode *from, const char *path)
     new.mode = from->mode;
     new.flags = from->flags & (BTRFS_INODE_NODATACOW | BTRFS_INODE_NODATASUM);
   }
-  r = api_walk_parent (p, path, &dir, &name, &len);
+  r = api_walk_new (p, path, &dir, &name, &len);
   if (r == 0)
     r = inode_create (dir, name, len, &new, &in);
   inode_put (in);

@@ -39,7 +39,7 @@ utf8_len (const unsigned char *s)
   return n;
 }
 
-static bool
+bool
 utf8_ok (const char *s)
 {
   const unsigned char *p = (const unsigned char *) s;
@@ -68,8 +68,7 @@ export_name_check (const char *name, const char **ret_path)
   if (!utf8_ok (name))
     return err_new (ERR_name_bad, "the export name is not UTF-8");
   if (*name == '@')
-    return err_new (ERR_name_bad, "export names that begin with @ are "
-                    "reserved");
+    return err_new (ERR_name_bad, NAME_IS_RESERVED);
   for (p = name; *p != '\0'; p = *end == '/' ? end + 1 : end) {
     end = strchrnul (p, '/');
     if ((end - p == 1 && p[0] == '.') ||

@@ -39,6 +39,50 @@ api_walk_parent (struct btrnbd_pool *p, const char *path,
   return r < 0 ? err_note (r, "%s", path) : 0;
 }
 
+/* At the top of the pool "@" is for the exports of the engine and for the
+ * snapshots of volumes, which only those who make snapshots name.
+ */
+static int
+check_new_name (struct btrnbd_pool *p, struct inode *dir, const char *name,
+                size_t len)
+{
+  struct inode *top = NULL;
+  bool at_top;
+  int r;
+
+  if (memchr (name, '@', len) == NULL)
+    return 0;
+  r = inode_top (p->fs->inodes, &top);
+  if (r < 0)
+    return r;
+  at_top = dir->root == top->root && dir->ino == top->ino;
+  inode_put (top);
+  if (at_top && name[0] == '@')
+    return err_new (ERR_name_bad, NAME_IS_RESERVED);
+  if (at_top)
+    return err_new (ERR_name_bad, "\"%.*s\": names with @ are those of "
+                    "snapshots", (int) len, name);
+  return 0;
+}
+
+int
+api_walk_new (struct btrnbd_pool *p, const char *path,
+              struct inode **ret_dir, const char **ret_name, size_t *ret_len)
+{
+  struct inode *dir = NULL;
+  int r;
+
+  r = api_walk_parent (p, path, &dir, ret_name, ret_len);
+  if (r < 0)
+    return r;
+  r = check_new_name (p, dir, *ret_name, *ret_len);
+  if (r < 0)
+    inode_put (dir);
+  else
+    *ret_dir = dir;
+  return r;
+}
+
 bool
 api_is_file (struct inode *inode)
 {
@@ -173,7 +217,7 @@ create (struct btrnbd_pool *p, const char *path, const struct inode_new *in)
   r = pool_check_writable (p);
   if (r < 0)
     return r;
-  r = api_walk_parent (p, path, &dir, &name, &len);
+  r = api_walk_new (p, path, &dir, &name, &len);
   if (r < 0)
     return r;
   r = inode_create (dir, name, len, in, &inode);
@@ -226,7 +270,7 @@ btrnbd_link (struct btrnbd_pool *p, const char *from, const char *to)
   r = api_walk (p, from, &inode);
   if (r < 0)
     return r;
-  r = api_walk_parent (p, to, &dir, &name, &len);
+  r = api_walk_new (p, to, &dir, &name, &len);
   if (r == 0) {
     r = inode_link (inode, dir, name, len);
     if (r < 0)
@@ -322,10 +366,12 @@ btrnbd_rename (struct btrnbd_pool *p, const char *from, const char *to,
   r = pool_check_writable (p);
   if (r < 0)
     return r;
-  r = api_walk_parent (p, from, &f.dir, &f.name, &f.len);
+  r = flags & BTRNBD_RENAME_EXCHANGE
+    ? api_walk_new (p, from, &f.dir, &f.name, &f.len)
+    : api_walk_parent (p, from, &f.dir, &f.name, &f.len);
   if (r < 0)
     return r;
-  r = api_walk_parent (p, to, &t.dir, &t.name, &t.len);
+  r = api_walk_new (p, to, &t.dir, &t.name, &t.len);
   if (r == 0) {
     mutex_lock (&p->open_lock);
     r = rename_places (p, &f, &t, flags, &target);

@@ -67,6 +67,11 @@ extern int api_walk (struct btrnbd_pool *, const char *path,
 extern int api_walk_parent (struct btrnbd_pool *, const char *path,
                             struct inode **ret_dir, const char **ret_name,
                             size_t *ret_len);
+/* The same for a name that is to be made: some are reserved. */
+extern int api_walk_new (struct btrnbd_pool *, const char *path,
+                         struct inode **ret_dir, const char **ret_name,
+                         size_t *ret_len);
+#define NAME_IS_RESERVED "export names that begin with @ are reserved"
 extern void api_stat_fill (struct inode *, struct btrnbd_stat *ret);
 extern bool api_is_file (struct inode *);
 extern bool api_is_subvol_top (const struct inode *);
@@ -74,6 +79,7 @@ extern bool api_root_read_only (struct root *);
 
 /* --- api_exports.c --- */
 
+extern bool utf8_ok (const char *);
 /* "/" stripped from the front of NAME; the reason when no client may use it.
  */
 extern int export_name_check (const char *name, const char **ret_path);
@@ -114,7 +120,10 @@ extern bool subvol_is_open (struct btrnbd_pool *, uint64_t root_id);
 /* --- api_snapshots.c --- */
 
 extern int snapshot_tag_check (const char *tag);
-/* The names NAME@TAG in DIR that are subvolumes. */
+
+/* --- api_snap_names.c --- */
+
+/* The snapshots NAME@TAG in DIR of the volume NAME. */
 struct snap_names {
   size_t n, room;
   struct snap_name {
@@ -123,9 +132,16 @@ struct snap_names {
   } *v;
 };
 #define SNAP_NAMES_MAX 65536
-extern int snap_names_find (struct inode *dir, const char *name, size_t len,
+extern int snap_names_find (struct btrnbd_pool *, struct inode *dir,
+                            const char *name, size_t len, uint64_t volume,
                             struct snap_names *ret);
 extern void snap_names_done (struct snap_names *);
+/* Was it taken of that volume, both by the ids of subvolumes? */
+extern int snapshot_is_of (struct btrnbd_pool *, uint64_t snapshot,
+                           uint64_t volume, bool *ret);
+/* -ERR_exists when a new volume of that name would come by snapshots. */
+extern int volume_name_is_free (struct inode *dir, const char *name,
+                                size_t len);
 
 /* --- api_files.c --- */
 

@@ -82,7 +82,7 @@ name_temp (struct btrnbd_replace *rep)
   struct inode *dir = NULL;
   const char *name;
   size_t len;
-  int r = api_walk_parent (rep->pool, rep->target, &dir, &name, &len);
+  int r = api_walk_new (rep->pool, rep->target, &dir, &name, &len);
 
   if (r < 0)
     return r;

@@ -45,9 +45,14 @@ make_durable (struct btrnbd_pool *p)
   return trans_commit (p->fs->trans, NULL);
 }
 
-int
-btrnbd_subvol_snapshot (struct btrnbd_pool *p,
-                        const struct btrnbd_snapshot_opts *opts, size_t n)
+typedef int walk_fn (struct btrnbd_pool *, const char *path,
+                     struct inode **ret_dir, const char **ret_name,
+                     size_t *ret_len);
+
+/* WALK finds where the new name goes, and knows which may be made. */
+static int
+make_snapshots (struct btrnbd_pool *p, walk_fn *walk,
+                const struct btrnbd_snapshot_opts *opts, size_t n)
 {
   struct subvol_snap *v;
   size_t i;
@@ -65,7 +70,7 @@ btrnbd_subvol_snapshot (struct btrnbd_pool *p,
     v[i].read_only = opts[i].read_only;
     r = walk_to_subvol (p, opts[i].from, &v[i].source);
     if (r == 0)
-      r = api_walk_parent (p, opts[i].to, &v[i].dir, &v[i].name, &v[i].len);
+      r = walk (p, opts[i].to, &v[i].dir, &v[i].name, &v[i].len);
   }
   if (r == 0)
     r = subvol_snapshot (p->fs->subvols, v, n);
@@ -75,6 +80,29 @@ btrnbd_subvol_snapshot (struct btrnbd_pool *p,
   if (r < 0 && n == 1)
     return err_note (r, "%s to %s", opts->from, opts->to);
   return r;
+}
+
+/* A new volume does not come by the snapshots of one that is gone. */
+static int
+walk_to_new_subvol (struct btrnbd_pool *p, const char *path,
+                    struct inode **ret_dir, const char **ret_name,
+                    size_t *ret_len)
+{
+  int r = api_walk_new (p, path, ret_dir, ret_name, ret_len);
+
+  if (r < 0)
+    return r;
+  r = volume_name_is_free (*ret_dir, *ret_name, *ret_len);
+  if (r < 0)
+    inode_put (take (*ret_dir));
+  return r;
+}
+
+int
+btrnbd_subvol_snapshot (struct btrnbd_pool *p,
+                        const struct btrnbd_snapshot_opts *opts, size_t n)
+{
+  return make_snapshots (p, walk_to_new_subvol, opts, n);
 }
 
 /* --- volumes --- */
@@ -137,7 +165,7 @@ btrnbd_volume_snapshot (struct btrnbd_pool *p, const char *const *names,
     r = volume_with_tag (p, names[i], tag, (char **) &v[i].to);
   }
   if (r == 0)
-    r = btrnbd_subvol_snapshot (p, v, n);
+    r = make_snapshots (p, api_walk_parent, v, n);
   for (i = 0; i < n; ++i)
     free ((char *) v[i].to);
   free (v);
@@ -165,60 +193,6 @@ btrnbd_volume_clone (struct btrnbd_pool *p, const char *from, const char *to)
 }
 
 /* --- a volume's snapshots --- */
-
-struct snap_search {
-  const char *name;
-  size_t len;
-  struct snap_names *found;
-};
-
-static int
-add_snap_name (void *opaque, const struct dir_entry *e)
-{
-  struct snap_search *s = opaque;
-  struct snap_names *f = s->found;
-  struct snap_name *v;
-
-  if (!e->is_subvol || e->name_len <= s->len || e->name[s->len] != '@'
-      || memcmp (e->name, s->name, s->len) != 0)
-    return 0;
-  if (f->n == SNAP_NAMES_MAX)
-    return err_new (ERR_overflow, "more than %u snapshots", SNAP_NAMES_MAX);
-  if (f->n == f->room) {
-    f->room = f->room == 0 ? 16 : 2 * f->room;
-    v = realloc (f->v, f->room * sizeof *v);
-    if (v == NULL)
-      return err_new (ERR_nomem, "list of snapshots");
-    f->v = v;
-  }
-  f->v[f->n].root_id = e->root_id;
-  f->v[f->n].name = strndup (e->name, e->name_len);
-  if (f->v[f->n].name == NULL)
-    return err_new (ERR_nomem, "list of snapshots");
-  ++f->n;
-  return 0;
-}
-
-int
-snap_names_find (struct inode *dir, const char *name, size_t len,
-                 struct snap_names *ret)
-{
-  struct snap_search s = { .name = name, .len = len, .found = ret };
-
-  *ret = (struct snap_names) { .n = 0 };
-  return inode_readdir (dir, 0, add_snap_name, &s);
-}
-
-void
-snap_names_done (struct snap_names *f)
-{
-  size_t i;
-
-  for (i = 0; i < f->n; ++i)
-    free (f->v[i].name);
-  free (f->v);
-  *f = (struct snap_names) { .n = 0 };
-}
 
 struct snap_list {
   struct btrnbd_volume_snapshot_info *v;
@@ -318,7 +292,7 @@ btrnbd_volume_snapshots (struct btrnbd_pool *p, const char *name,
   if (r == 0) {
     prefix = strndup (path, last - path);
     r = prefix == NULL ? err_new (ERR_nomem, "list of snapshots")
-      : snap_names_find (dir, last, len, &names);
+      : snap_names_find (p, dir, last, len, root_id, &names);
   }
   inode_put (dir);
   if (r == 0)
@@ -345,6 +319,19 @@ find_snapshot (struct btrnbd_pool *p, const char *name, const char *tag,
   return r < 0 ? r : walk_to_subvol (p, full, ret);
 }
 
+/* Another machine's data would be taken for older data of this one. */
+static int
+check_own (struct btrnbd_pool *p, uint64_t volume, struct inode *snapshot,
+           const char *tag)
+{
+  bool own;
+  int r = snapshot_is_of (p, snapshot->root->id, volume, &own);
+
+  return r < 0 ? r : own ? 0
+    : err_new (ERR_invalid, "\"%s\" was taken of another volume, which had "
+               "the same name; a clone of it is one", tag);
+}
+
 int
 btrnbd_volume_rollback (struct btrnbd_pool *p, const char *name,
                         const char *tag)
@@ -363,9 +350,10 @@ btrnbd_volume_rollback (struct btrnbd_pool *p, const char *name,
   r = find_volume (p, name, &dir, &last, &len, &root_id);
   if (r == 0) {
     mutex_lock (&p->open_lock);
-    r = subvol_is_open (p, root_id)
-      ? err_new (ERR_busy, "it is open")
-      : subvol_replace (p->fs->subvols, dir, last, len, source);
+    r = subvol_is_open (p, root_id) ? err_new (ERR_busy, "it is open")
+      : check_own (p, root_id, source, tag);
+    if (r == 0)
+      r = subvol_replace (p->fs->subvols, dir, last, len, source);
     mutex_unlock (&p->open_lock);
     inode_put (dir);
   }

@@ -62,6 +62,8 @@ btrnbd_volume_create (struct btrnbd_pool *p, const char *name,
     if (strlen (opts->description) > DESCRIPTION_MAX)
       return err_new (ERR_xattr_big, "description of %zu bytes",
                       strlen (opts->description));
+    if (!utf8_ok (opts->description))
+      return err_new (ERR_invalid, "the description is not UTF-8");
     sv.xattr = DESCRIPTION_XATTR;
     sv.value = opts->description;
     sv.value_len = strlen (opts->description);
@@ -69,7 +71,9 @@ btrnbd_volume_create (struct btrnbd_pool *p, const char *name,
   r = inode_top (p->fs->inodes, &top);
   if (r < 0)
     return r;
-  r = subvol_create (p->fs->subvols, top, path, strlen (path), &sv, &id);
+  r = volume_name_is_free (top, path, strlen (path));
+  if (r == 0)
+    r = subvol_create (p->fs->subvols, top, path, strlen (path), &sv, &id);
   inode_put (top);
   return r < 0 ? err_note (r, "volume %s", path) : 0;
 }
@@ -137,6 +141,35 @@ is_snapshot_name (const char *name, size_t len)
   return memchr (name, '@', len) != NULL;
 }
 
+/* Who has locked a volume does not want it to change, let alone to go. */
+static int
+check_unlocked (struct btrnbd_pool *p, uint64_t root_id)
+{
+  struct subvol_info info;
+  int r = subvol_get_info (p->fs->subvols, root_id, &info);
+
+  return r < 0 ? r : info.read_only
+    ? err_new (ERR_inode_readonly, "unlock it first") : 0;
+}
+
+/* -ERR_has_snapshots when the name of subvolume ROOT_ID is that of a volume
+ * that has some.
+ */
+static int
+check_no_snapshots (struct btrnbd_pool *p, struct inode *dir,
+                    const char *name, size_t len, uint64_t root_id)
+{
+  struct snap_names snaps = { .n = 0 };
+  int r = 0;
+
+  if (!is_snapshot_name (name, len))
+    r = snap_names_find (p, dir, name, len, root_id, &snaps);
+  if (r == 0 && snaps.n > 0)
+    r = err_new (ERR_has_snapshots, "%zu of them", snaps.n);
+  snap_names_done (&snaps);
+  return r;
+}
+
 /* One volume without, or with all, of its snapshots; open_lock held. */
 static int
 remove_volume (struct btrnbd_pool *p, struct inode *dir, const char *name,
@@ -147,9 +180,11 @@ remove_volume (struct btrnbd_pool *p, struct inode *dir, const char *name,
   int r = 0;
 
   if (!is_snapshot_name (name, len))
-    r = snap_names_find (dir, name, len, &snaps);
+    r = snap_names_find (p, dir, name, len, root_id, &snaps);
   if (r == 0 && snaps.n > 0 && !all)
     r = err_new (ERR_has_snapshots, "%zu of them", snaps.n);
+  if (r == 0 && !is_snapshot_name (name, len))
+    r = check_unlocked (p, root_id);
   for (i = 0; i < snaps.n && r == 0; ++i)
     if (subvol_is_open (p, snaps.v[i].root_id))
       r = err_new (ERR_busy, "%s is open", snaps.v[i].name);
@@ -224,7 +259,9 @@ btrnbd_subvol_remove (struct btrnbd_pool *p, const char *path)
   }
   if (r == 0) {
     mutex_lock (&p->open_lock);
-    r = remove_subvol (p, dir, last, len, root_id);
+    r = check_no_snapshots (p, dir, last, len, root_id);
+    if (r == 0)
+      r = remove_subvol (p, dir, last, len, root_id);
     mutex_unlock (&p->open_lock);
   }
   inode_put (dir);
@@ -234,11 +271,32 @@ btrnbd_subvol_remove (struct btrnbd_pool *p, const char *path)
   return 0;
 }
 
-int
-btrnbd_volume_resize (struct btrnbd_pool *p, const char *name, uint64_t size)
+/* The open_lock is held. */
+static int
+set_size (struct btrnbd_pool *p, struct inode *file, uint64_t size,
+          bool may_shrink)
+{
+  uint64_t old;
+
+  mutex_lock (&file->lock);
+  old = file->size;
+  mutex_unlock (&file->lock);
+  if (size < old && !may_shrink)
+    return err_new (ERR_invalid, "it has %llu bytes; --shrink cuts off what "
+                    "is behind %llu", (unsigned long long) old,
+                    (unsigned long long) size);
+  /* The size of an export is told to a client once. */
+  if (size < old && open_handles (p, file) > 0)
+    return err_new (ERR_busy, "it is open and cannot shrink");
+  return data_set_size (p->fs->data, file, size);
+}
+
+static int
+resize (struct btrnbd_pool *p, const char *name, uint64_t size,
+        bool may_shrink)
 {
   struct inode *file = NULL;
-  bool volume, shrinks;
+  bool volume;
   int r;
 
   r = pool_check_writable (p);
@@ -247,23 +305,30 @@ btrnbd_volume_resize (struct btrnbd_pool *p, const char *name, uint64_t size)
   if (r < 0)
     return r;
   if (api_root_read_only (file->root))
-    r = err_new (ERR_inode_readonly, "%s", name);
+    r = err_new (ERR_inode_readonly, "it cannot change");
+  else if (volume && size == 0)
+    r = err_new (ERR_invalid, "a volume of no bytes");
   else if (volume)
     r = volume_size (p, size, &size);
   if (r == 0) {
     mutex_lock (&p->open_lock);
-    mutex_lock (&file->lock);
-    shrinks = size < file->size;
-    mutex_unlock (&file->lock);
-    /* The size of an export is told to a client once. */
-    if (shrinks && open_handles (p, file) > 0)
-      r = err_new (ERR_busy, "%s is open and cannot shrink", name);
-    else
-      r = data_set_size (p->fs->data, file, size);
+    r = set_size (p, file, size, may_shrink);
     mutex_unlock (&p->open_lock);
   }
   inode_put (file);
   return r < 0 ? err_note (r, "%s", name) : 0;
+}
+
+int
+btrnbd_volume_resize (struct btrnbd_pool *p, const char *name, uint64_t size)
+{
+  return resize (p, name, size, true);
+}
+
+int
+btrnbd_volume_grow (struct btrnbd_pool *p, const char *name, uint64_t size)
+{
+  return resize (p, name, size, false);
 }
 
 /* A new name for each snapshot: what stands before the "@" is replaced. */
@@ -285,7 +350,8 @@ rename_list (const struct snap_names *snaps, size_t old_len, const char *to,
 
 static int
 rename_with_snapshots (struct btrnbd_pool *p, struct inode *dir,
-                       const char *name, size_t len, const char *to)
+                       const char *name, size_t len, uint64_t root_id,
+                       const char *to)
 {
   CLEANUP_FREE char *from = strndup (name, len);
   struct snap_names snaps = { .n = 0 };
@@ -296,7 +362,7 @@ rename_with_snapshots (struct btrnbd_pool *p, struct inode *dir,
   if (from == NULL)
     return err_new (ERR_nomem, "names");
   if (!is_snapshot_name (name, len))
-    r = snap_names_find (dir, name, len, &snaps);
+    r = snap_names_find (p, dir, name, len, root_id, &snaps);
   if (r == 0) {
     v = calloc (snaps.n + 1, sizeof *v);
     r = v == NULL ? err_new (ERR_nomem, "names")
@@ -351,8 +417,12 @@ btrnbd_volume_rename (struct btrnbd_pool *p, const char *from, const char *to)
   if (r < 0)
     return r;
   r = new_name_check (name, len, to, &new_name);
+  if (r == 0 && strlen (new_name) == len && memcmp (new_name, name, len) == 0)
+    r = err_new (ERR_invalid, "that is its name");
+  if (r == 0 && !is_snapshot_name (name, len))
+    r = volume_name_is_free (dir, new_name, strlen (new_name));
   if (r == 0)
-    r = rename_with_snapshots (p, dir, name, len, new_name);
+    r = rename_with_snapshots (p, dir, name, len, root_id, new_name);
   inode_put (dir);
   return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
 }

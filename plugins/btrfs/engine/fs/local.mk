@@ -32,6 +32,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/api_pool.c \
 	$(ENGINE)/fs/api_priv.h \
 	$(ENGINE)/fs/api_replace.c \
+	$(ENGINE)/fs/api_snap_names.c \
 	$(ENGINE)/fs/api_snapshots.c \
 	$(ENGINE)/fs/api_space.c \
 	$(ENGINE)/fs/api_volumes.c
