@@ -106,12 +106,12 @@ plugin_log_to (void (*fn) (int level, const char *line))
 static void
 log_line (void *opaque, int level, const char *line)
 {
-  static const char *const names[] = { "error", "warning", "info" };
+  static const char *const names[] = { "error", "warning" };
 
   (void) opaque;
   if (host_log)
     host_log (level, line);
-  else if (level <= 2)
+  else if (level <= 1) /* nbdkit calls all of them errors */
     nbdkit_error ("%s: %s", names[level < 0 ? 0 : level], line);
   else
     nbdkit_debug ("%s", line);

@@ -71,7 +71,7 @@ struct cli_command {
 
 /* --- options (options.c) --- */
 
-enum cli_kind { CLI_FLAG, CLI_STRING, CLI_SIZE, CLI_U32, CLI_U64 };
+enum cli_kind { CLI_FLAG, CLI_STRING, CLI_SIZE, CLI_U32, CLI_COUNT, CLI_U64 };
 struct cli_opt {
   const char *name;             /* long name; NULL ends a table */
   char letter;                  /* 0: none */
@@ -175,6 +175,8 @@ extern int cli_close (struct cli *c, int status);
 extern const char *cli_size (uint64_t bytes, char buf[CLI_SIZE_MAX]);
 /* Print and release; an exit status. */
 extern int cli_print_json (json_t *value);
+/* The same in one line, for one of several. */
+extern int cli_print_json_line (json_t *value);
 /* Flush stdout; STATUS, or 1 after a message when that failed. */
 extern int cli_finish_output (int status);
 /* Members of an object; 0, "" or false when it has none of the kind. */

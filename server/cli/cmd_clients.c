@@ -36,7 +36,7 @@ print_clients (const json_t *clients)
   printf ("%6s  %-20s %-28s %12s %10s %10s %10s\n", "client", "export",
           "peer", "attached", "requests", "written", "read");
   json_array_foreach (clients, i, e) {
-    printf ("%6" PRIu64 "  ", cli_json_u64 (e, "id"));
+    printf ("%6" PRIu64 "  ", cli_json_u64 (e, "client"));
     cli_print_name (cli_json_text (e, "export"), 20);
     putchar (' ');
     cli_print_name (cli_json_text (e, "peer"), 28);

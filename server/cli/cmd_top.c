@@ -218,9 +218,9 @@ picture (struct cli *c, const json_t *now, const json_t *before,
     array = json_array ();
     for (i = 0; i < n; i++)
       json_array_append_new (array, row_json (&rows[i]));
-    status = cli_print_json (json_pack ("{s:f,s:o,s:o}", "seconds", seconds,
-                                        "total", row_json (&total),
-                                        "exports", array));
+    status = cli_print_json_line (
+      json_pack ("{s:f,s:o,s:o}", "seconds", seconds, "total",
+                 row_json (&total), "exports", array));
   }
   else
     print_rows (rows, n, &total);
@@ -273,14 +273,16 @@ watch (struct cli *c, unsigned interval, unsigned count)
   return status;
 }
 
+#define UNSAID UINT32_MAX
+
 int
 cmd_top (struct cli *c)
 {
-  uint32_t interval = 0, count = 0;
+  uint32_t interval = UNSAID, count = UNSAID;
   const struct cli_opt opts[] = {
-    { "interval", 'i', CLI_U32, &interval, "SECONDS",
+    { "interval", 'i', CLI_COUNT, &interval, "SECONDS",
       "default: 2, or 1 when printed once" },
-    { "count", 'n', CLI_U32, &count, "N",
+    { "count", 'n', CLI_COUNT, &count, "N",
       "end after N pictures; default: 1 unless on a terminal" },
     { NULL }
   };
@@ -289,10 +291,12 @@ cmd_top (struct cli *c)
 
   if (!cli_parse (c, opts))
     return c->status;
-  if (interval == 0)
+  if (interval == 0 || count == 0)
+    return cli_usage_error (c, "--interval and --count begin at 1");
+  if (interval == UNSAID)
     interval = terminal ? 2 : 1;
-  if (count == 0 && !terminal)
-    count = 1;
+  if (count == UNSAID)
+    count = terminal ? 0 : 1;
   status = cli_connect (c, true);
   if (status)
     return status;

@@ -54,7 +54,7 @@ cli_socket_open (const char *path)
   if (fd >= 0 && connect (fd, (struct sockaddr *) &un, sizeof un) == 0)
     return fd;
   cli_error ("%s: %s", path, errno == ECONNREFUSED
-             ? "no server listens there any more" : strerror (errno));
+             ? "no server listens there" : strerror (errno));
   if (fd >= 0)
     close (fd);
   return -1;

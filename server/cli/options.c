@@ -97,6 +97,17 @@ store (const struct cli_opt *o, const char *value)
     }
     *(uint32_t *) o->dest = n;
     return true;
+  case CLI_COUNT:
+    if (!parse_number (value, &n, &end) || *end) {
+      cli_error ("%s: \"%s\" is not a number", o->name, value);
+      return false;
+    }
+    if (n >= UINT32_MAX) {
+      cli_error ("%s: \"%s\" is too large", o->name, value);
+      return false;
+    }
+    *(uint32_t *) o->dest = n;
+    return true;
   case CLI_U64:
     if (parse_number (value, &n, &end) && !*end) {
       *(uint64_t *) o->dest = n;

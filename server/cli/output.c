@@ -175,11 +175,10 @@ cli_json_bool (const json_t *object, const char *key)
   return json_is_true (json_object_get (object, key));
 }
 
-int
-cli_print_json (json_t *value)
+static int
+print_json (json_t *value, size_t layout)
 {
-  const size_t flags = JSON_INDENT (2) | JSON_PRESERVE_ORDER |
-    JSON_ENCODE_ANY;
+  const size_t flags = layout | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY;
   char *text;
   int r;
 
@@ -196,6 +195,18 @@ cli_print_json (json_t *value)
   r = text ? puts (text) : EOF;
   free (text);
   return r < 0 ? cli_error ("standard output: write error") : 0;
+}
+
+int
+cli_print_json (json_t *value)
+{
+  return print_json (value, JSON_INDENT (2));
+}
+
+int
+cli_print_json_line (json_t *value)
+{
+  return print_json (value, JSON_COMPACT);
 }
 
 void

@@ -85,7 +85,7 @@ client_json (const struct client_info *i)
   };
 
   return json_pack ("{s:I,s:s,s:o,s:s,s:b,s:f,s:i,s:I,s:I,s:I,s:I}",
-                    "id", (json_int_t) i->id, "peer", i->peer,
+                    "client", (json_int_t) i->id, "peer", i->peer,
                     "export", rpc_utf8 (i->export_name),
                     "state", states[i->state], "tls", i->tls,
                     "since", i->since, "in_flight", (int) i->in_flight,

@@ -140,7 +140,8 @@ log_error (struct conn *c, const struct nbd_request *r, uint32_t error,
     host_log (HOST_LOG_WARNING,
               "client %lu (%s): export \"%s\": %s of %llu bytes at %llu: "
               "error %u%s%s", c->id, conn_peer (c, peer, sizeof peer),
-              conn_export_name (c), cmd_name (r), (unsigned long long) r->length,
+              conn_export_name (c), cmd_name (r),
+              (unsigned long long) r->length,
               (unsigned long long) r->offset, error, text ? ": " : "",
               text ? text : "");
   control_client_happened (c, "client.error", text);

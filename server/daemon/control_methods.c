@@ -23,6 +23,7 @@ static bool
 params_ok (struct control_request *r, const char *fmt, ...)
 {
   char text[JSON_ERROR_TEXT_LENGTH + 64];
+  char reason[JSON_ERROR_TEXT_LENGTH + 32];
   json_error_t why;
   va_list args;
   int n;
@@ -32,7 +33,8 @@ params_ok (struct control_request *r, const char *fmt, ...)
   va_end (args);
   if (n == 0)
     return true;
-  snprintf (text, sizeof text, "parameters: %s", why.text);
+  rpc_params_reason (&why, reason, sizeof reason);
+  snprintf (text, sizeof text, "parameters: %s", reason);
   control_answer_error (r, RPC_INVALID_PARAMS, text);
   return false;
 }

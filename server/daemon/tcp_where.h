@@ -6,7 +6,7 @@ struct addrinfo;
 
 struct tcp_where {
   char host[256];              /* "": not said; "*": all addresses */
-  const char *port;            /* in the text; 0 to 65535, or a known service */
+  const char *port;            /* in the text; a number or a known service */
 };
 
 /* HOST:PORT, [ADDRESS]:PORT or PORT.  Names of hosts are not looked up.  -1

@@ -137,7 +137,7 @@ busy ()
     '[.[] | select (.export == $e and .requests > 50)] | length == 1'
 }
 ok "the good client is there" wait_until 10 busy vm1
-good_id=$(s --json clients | jq '.[0].id')
+good_id=$(s --json clients | jq '.[0].client')
 ok "top" s top
 grep -Eq '^vm1 +1 +[1-9]' "$tmp/ok.log"; is $? 0 "with the client's rate"
 ok "two pictures as JSON" bash -c \
@@ -156,7 +156,7 @@ for i in 1 2 3; do
   fails_with 1 "^btrnbd: victim: in use" "its volume cannot go" s rm victim
   fails_with 1 "in use" "nor shrink" s resize --shrink victim 1M
   ok "kick" s kick "$(s --json clients |
-    jq '.[] | select (.export == "victim").id')"
+    jq '.[] | select (.export == "victim").client')"
   wait "$bad"
   isnt=$?
   ok "it lost its connection ($isnt)" test "$isnt" != 0

@@ -46,6 +46,10 @@ wrong "which server" "no server" clients
 wrong "asks a server" "clients of devices" -d "$img" clients
 wrong "works on devices" "mkfs through a server" -s "$tmp/sock" mkfs
 wrong "not both" "devices and a server" -s "$tmp/sock" -d "$img" ls
+wrong "is not a number" "an interval that is none" -s "$tmp/sock" top \
+  --interval abc
+wrong "begin at 1" "no interval" -s "$tmp/sock" top --interval 0
+wrong "begin at 1" "no picture" -s "$tmp/sock" top --count 0
 wrong "not the number" "kick a name" -s "$tmp/sock" kick vm1
 wrong "unrecognized option" "unknown global option" --frob ls
 wrong "unrecognized option" "unknown option" -d "$img" ls --frob

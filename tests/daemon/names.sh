@@ -91,6 +91,10 @@ write_config "[export /vm1/]" "allow = none"
 ok "a reload with another way to say it" s reload
 is "$(raw go vm1)" "$refused" "is enforced"
 
+is "$(s --json top --interval 1 --count 2 | jq -c 'has ("seconds")' |
+  tr '\n' ' ')/$(s --json top --interval 1 --count 1 | wc -l)" "true true /1" \
+  "top prints one object per line"
+
 # --- one client too many ---
 
 write_config "[export vm1]" "max-connections = 1"

@@ -123,6 +123,7 @@ control_error_data (int error)
 bool
 control_params (struct control_call *call, const char *fmt, ...)
 {
+  char text[JSON_ERROR_TEXT_LENGTH + 32];
   json_error_t why;
   va_list args;
   int r;
@@ -132,8 +133,9 @@ control_params (struct control_call *call, const char *fmt, ...)
   va_end (args);
   if (r == 0)
     return true;
+  rpc_params_reason (&why, text, sizeof text);
   control_refused (call, RPC_INVALID_PARAMS, "parameters of %s: %s",
-                   call->method, why.text);
+                   call->method, text);
   return false;
 }
 

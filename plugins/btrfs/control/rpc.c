@@ -170,3 +170,15 @@ rpc_notification (const char *method, const char *params)
     return NULL;
   return line;
 }
+
+void
+rpc_params_reason (const json_error_t *why, char *buf, size_t size)
+{
+  static const char left[] = "left unpacked: ";
+  const char *names = strstr (why->text, left);
+
+  if (names)
+    snprintf (buf, size, "there is no %s", names + strlen (left));
+  else
+    snprintf (buf, size, "%s", why->text);
+}

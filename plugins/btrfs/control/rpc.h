@@ -53,4 +53,7 @@ extern json_t *rpc_utf8 (const char *s);
 /* A copy of what a method has built, in which all strings are UTF-8. */
 extern json_t *rpc_sanitized (const json_t *);
 
+/* What is wrong with parameters that json_unpack_ex has refused. */
+extern void rpc_params_reason (const json_error_t *, char *buf, size_t size);
+
 #endif /* BTRNBD_CONTROL_RPC_H */

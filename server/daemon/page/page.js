@@ -430,8 +430,8 @@ function clientRow(c, now) {
   name.title = c.export;
   if (c.tls)
     name.append(element("small", "", "TLS"));
-  tr.dataset.id = c.id;
-  tr.append(element("td", "n", c.id), name, element("td", "", c.peer),
+  tr.dataset.id = c.client;
+  tr.append(element("td", "n", c.client), name, element("td", "", c.peer),
             cell(c.state === "attached" ? age(now - c.since) : c.state),
             cell(whole(c.in_flight), c.in_flight),
             cell(whole(c.requests), c.requests),
