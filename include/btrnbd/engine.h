@@ -283,9 +283,9 @@ extern int btrnbd_volume_rename (struct btrnbd_pool *, const char *from,
  *
  * They share all data with their source until one of them is written to, and
  * take the same time however big it is.  A volume's snapshot TAG is the
- * subvolume NAME@TAG, read-only, and an export of that name; one that was taken
- * of an earlier volume of that name is none of them.  What these functions
- * have made is durable when they return.
+ * subvolume NAME@TAG, read-only, and an export of that name; one that was
+ * taken of an earlier volume of that name is none of them.  What these
+ * functions have made is durable when they return.
  */
 
 /* Snapshots of N volumes, of one point in time: all that was acknowledged
