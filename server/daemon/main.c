@@ -19,6 +19,15 @@
 #define POOL_PLUGIN "btrfs"
 #define EXIT_USAGE 2
 
+/* jemalloc(3) reads it at start.  Memory that was freed goes back to the
+ * system within a second, and there is one arena per CPU instead of four: what
+ * arenas keep for themselves comes on top of cache-size.  MALLOC_CONF in the
+ * environment overrides it.
+ */
+extern const char *malloc_conf __attribute__ ((visibility ("default")));
+const char *malloc_conf =
+  "percpu_arena:percpu,dirty_decay_ms:1000,muzzy_decay_ms:0";
+
 /* stderr is the journal when systemd says so (systemd.exec(5)). */
 static bool
 is_journal (void)
