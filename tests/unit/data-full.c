@@ -186,6 +186,18 @@ small_writes (void **state)
   rounds (&mkfs, 2, 2);
 }
 
+/* One kind of space for data and for what leads to it. */
+static void
+mixed_groups (void **state)
+{
+  const struct btrnbd_mkfs_opts mkfs = {
+    .size = 256 << 20, .nodesize = 4096, .mixed = true, .force = true,
+  };
+
+  (void) state;
+  rounds (&mkfs, 2, 3);
+}
+
 /* Zeroes that keep their space need none where the file has all of it. */
 static void
 zero_in_full_pool (void **state)
@@ -248,6 +260,7 @@ main (int argc, char *argv[])
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (large_writes),
     cmocka_unit_test (small_writes),
+    cmocka_unit_test (mixed_groups),
     cmocka_unit_test (zero_in_full_pool),
   };
 
