@@ -100,6 +100,7 @@ take_space (struct env *e, uint64_t bytes)
     assert_true (e->n < ARRAY_SIZE (e->taken));
     check (space_data_alloc (e->space, PS, bytes, 0, &e->taken[e->n].start,
                              &e->taken[e->n].len), "allocate");
+    space_data_settled (e->space, e->taken[e->n].len);
     bytes -= e->taken[e->n++].len;
   }
 }

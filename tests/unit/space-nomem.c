@@ -76,6 +76,7 @@ take_all (struct space *sp)
         assert_true (num_taken < ARRAY_SIZE (taken));
         check (space_data_alloc (sp, PS, left, 0, &taken[num_taken].start,
                                  &taken[num_taken].len), "allocate");
+        space_data_settled (sp, taken[num_taken].len);
       }
     }
   err_clear ();
@@ -221,6 +222,7 @@ given_out_once (void **state)
   while (space_data_reserve (sp, PS) == 0) {
     if (space_data_alloc (sp, PS, PS, hint, &start, &len) < 0)
       break;
+    space_data_settled (sp, len);
     for (i = 0; i < num_taken; ++i)
       assert_false (start < taken[i].start + taken[i].len
                     && taken[i].start < start + len);

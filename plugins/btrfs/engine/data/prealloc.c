@@ -116,6 +116,7 @@ prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
                         &pre.disk, &pre.disk_len);
   if (r < 0)
     return r;
+  space_data_settled (d->env.space, pre.disk_len);      /* one item */
   pre.len = pre.ram = pre.disk_len;
   __atomic_store_n (&f->hint, pre.disk + pre.len, __ATOMIC_RELAXED);
   cache_invalidate (d->cache, pre.disk, pre.len);

@@ -310,6 +310,20 @@ add_refs (struct group *g)
   return r;
 }
 
+/* The items are there. */
+static void
+settle (const struct group *g)
+{
+  const struct writeout *w = g->w;
+  uint64_t len = 0;
+  size_t k;
+
+  for (k = g->from; k < g->to; ++k)
+    if (takes_part (&w->run[k]) && w->run[k].allocated)
+      len += run_len (w, &w->run[k]);
+  space_data_settled (w->d->env.space, len);
+}
+
 static void
 note_changes (const struct group *g)
 {
@@ -344,8 +358,10 @@ change (struct group *g)
     r = change_tree (g);
     rwlock_unlock (&t->lock);
   }
-  if (r == 0)
+  if (r == 0) {
+    settle (g);
     note_changes (g);
+  }
   if (r < 0 || (g->w->moved && g->added == g->removed))
     return r;
   return inode_finish_change (g->txn, g->f, g->added, g->removed);

@@ -137,6 +137,7 @@ account (struct space *sp, struct block_group *bg, const struct alloc *a,
   if (a->data) {
     assert (sp->data_promised >= promised);
     sp->data_promised -= promised;
+    sp->data_owed += promised;
   }
   bg->reserved += len;
   i->reserved += len;
@@ -240,6 +241,16 @@ space_data_unalloc (struct space *sp, uint64_t start, uint64_t len)
   data_free_locked (sp, start, len);
   sp->info[space_data_kind (sp)].may_use += len;
   sp->data_promised += len;
+  assert (sp->data_owed >= len);
+  sp->data_owed -= len;
+}
+
+void
+space_data_settled (struct space *sp, uint64_t len)
+{
+  SCOPED_LOCK (&sp->lock);
+  assert (sp->data_owed >= len);
+  sp->data_owed -= len;
 }
 
 int

@@ -8,7 +8,7 @@
  * - pending references, by their number: they grow the extent, csum and free
  *   space trees when they are run;
  * - promised data, by its bytes: write-out will add items for it, and must
- *   not fail then;
+ *   not fail then, so it counts until they are there;
  * - the global reserve: what copying the trees of the pool may take during a
  *   commit.  Nobody is promised any of it, except who frees space.
  *
@@ -41,7 +41,7 @@ space_global_reserve (struct space *sp)
 static uint64_t
 hidden_demand (const struct space *sp)
 {
-  uint64_t data = sp->data_promised;
+  uint64_t data = sp->data_promised + sp->data_owed;
   uint64_t refs = sp->pending_refs > 0 ? sp->pending_refs : 0;
 
   /* An item in the extent tree is paid twice: the reserve grows by it, too. */

@@ -53,6 +53,10 @@ extern int space_data_alloc (struct space *, uint64_t min, uint64_t want,
 extern void space_data_free (struct space *, uint64_t start, uint64_t len);
 /* The same, and it is a promise again. */
 extern void space_data_unalloc (struct space *, uint64_t start, uint64_t len);
+/* What space_data_alloc gave keeps the metadata aside that was promised with
+ * the data, until LEN bytes of it have their items, or need none.
+ */
+extern void space_data_settled (struct space *, uint64_t len);
 
 /* NOCOW writes: hold the group of START writable (it may not become
  * read-only meanwhile); false when it is read-only already, or when an image

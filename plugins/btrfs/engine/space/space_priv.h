@@ -120,6 +120,8 @@ struct space {
   unsigned meta_copies;        /* of a new metadata chunk */
   int64_t pending_refs;
   uint64_t data_promised;      /* the part of may_use that is for data */
+  uint64_t data_owed;          /* promised data that has its place, and its
+                                  items not yet */
   bool fst_enabled;            /* maintained */
   bool fst_trusted;            /* complete: may be loaded from */
   bool fst_one_by_one, fst_no_cache, discard;
