@@ -80,7 +80,7 @@ use ()
 other_ways ()
 {
   ok "other ways: serve" serve || return
-  is "$(guest "nbd-client -l $HOST" | sed 1d | sort | tr '\n' ' ')" \
+  is "$(guest "nbd-client -l $HOST" | sed '1d; s/:.*//' | sort | tr '\n' ' ')" \
     "@pool btrfs ext4 stock xfs " "the names are listed"
   fails_with 1 'no such file' "a name that is not there" attach nbd1 nobody
   ok "read-only" attach nbd1 ext4 -R

@@ -101,10 +101,12 @@ same_for_us ()
 # Changes to what is shared, compressed, preallocated.
 our_second_writes ()
 {
-  b put "$tmp/in/text" clone && b put "$tmp/in/random" dir/random &&
-  b put "$tmp/in/sparse" vol && b put "$tmp/in/random" c.zstd &&
-  b put "$tmp/in/inline" prealloc && b rm kernel dir/below/7 &&
-  b put "$tmp/in/random" snap/dir/text &&
+  b put --in-place "$tmp/in/text" clone &&
+  b put --in-place "$tmp/in/random" dir/random &&
+  b put --in-place "$tmp/in/sparse" vol &&
+  b put --in-place "$tmp/in/random" c.zstd &&
+  b put --in-place "$tmp/in/inline" prealloc && b rm kernel dir/below/7 &&
+  b put --in-place "$tmp/in/random" snap/dir/text &&
   b mv dir/random2 dir/moved && b resize --shrink dir/sparse 10M
 }
 
