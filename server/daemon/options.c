@@ -177,7 +177,7 @@ options_read (int argc, char **argv, struct options *o, char **ret_error)
   *o = (struct options) {
     .plugin_dir = NBDKIT_PLUGINDIR,
     .limits = {
-      .conn_requests = 256, .conn_bytes = NBD_MAX_PAYLOAD,
+      .conn_requests = 256, .conn_bytes = CONN_BYTES,
       .total_bytes = 1u << 30, .connections = 1024,
       .handshake_seconds = 15, .drain_seconds = 5,
     },

@@ -20,6 +20,11 @@ struct metrics;
 struct reload;
 struct tls_server;
 
+/* What one connection may hold: one more request is read below that.  More in
+ * flight is not faster, and lies beside the plugin's caches.
+ */
+#define CONN_BYTES (16u << 20)
+
 /* Limits; a reload may change them.  0 means none where it says so. */
 struct limits {
   atomic_uint conn_requests;   /* requests in flight of a connection */
