@@ -227,6 +227,8 @@ test_names (void **state)
   pool_fails (btrnbd_subvol_set_read_only (p, "b", true), ERR_not_dir);
   pool_ok (btrnbd_subvol_set_read_only (p, "a@t", false));
   pool_ok (btrnbd_create (p, "a@t/f", 0644, false));
+  pool_fails (btrnbd_volume_remove (p, "c"), ERR_inode_readonly);
+  pool_ok (btrnbd_subvol_set_read_only (p, "c", false));
   pool_ok (btrnbd_subvol_set_default (p, "c"));
   pool_fails (btrnbd_volume_remove (p, "c"), ERR_busy);
   pool_ok (btrnbd_pool_close (p));
