@@ -45,7 +45,7 @@ ok "stop" stop_daemon
 
 # --- the handshake ---
 
-ok "start" start_daemon --handshake-timeout 2 --plugin "$TEST_PLUGIN" \
+ok "start" start_daemon --handshake-timeout 8 --plugin "$TEST_PLUGIN" \
   exports=1000 size=64K
 tap_from python3 "$abs_top_srcdir/tests/daemon/handshake.py" "$sock"
 ok "stop" stop_daemon
