@@ -252,6 +252,7 @@ test_stays (void **state)
     assert_int_equal (info (&l).image.clients, 0);
     free (then[0].v);
     free (then[1].v);
+    free (then[2].v);
   }
   export_compare (l.p, "cow", &cow);
   export_compare (l.p, "nocow", &nocow);
