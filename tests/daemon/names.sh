@@ -6,7 +6,7 @@
 requires_file "$BTRNBD" "$PLUGIN"
 requires jq
 /usr/bin/python3 -c 'import nbd' 2>/dev/null ||
-  skip_all "python3-libnbd is missing"
+  lacks_all "python3-libnbd is missing"
 
 img=$tmp/pool.img
 conf=$tmp/btrnbd.conf

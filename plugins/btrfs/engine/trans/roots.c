@@ -446,12 +446,30 @@ insert_uuid (struct roots *rs, struct txn *txn, const struct root *root)
 }
 
 int
-roots_create (struct roots *rs, struct txn *txn, uint64_t id, bool shareable,
+roots_insert (struct roots *rs, struct txn *txn, struct root_priv *p,
               struct root **ret)
 {
   struct tree *rt = rs->root_root->tree;
+  int r;
+
+  rwlock_wrlock (&rt->lock);
+  r = tree_insert_data (&txn->tree, rt, p->root.key, &p->root.item,
+                        sizeof p->root.item);
+  if (r == 0) {
+    roots_publish (rs, p, NULL, ret);
+    assert (*ret == &p->root);
+  }
+  rwlock_unlock (&rt->lock);
+  if (r < 0)
+    root_free (p);
+  return r;
+}
+
+int
+roots_create (struct roots *rs, struct txn *txn, uint64_t id, bool shareable,
+              struct root **ret)
+{
   struct root_priv *p = root_alloc (id);
-  struct root *root;
   int r;
 
   if (p == NULL)
@@ -465,21 +483,14 @@ roots_create (struct roots *rs, struct txn *txn, uint64_t id, bool shareable,
     return r;
   }
   fill_new_item (rs, &p->root, txn->tree.transid);
-  rwlock_wrlock (&rt->lock);
-  r = tree_insert_data (&txn->tree, rt, p->root.key, &p->root.item,
-                        sizeof p->root.item);
-  rwlock_unlock (&rt->lock);
-  if (r == 0 && shareable && id != BTRFS_DATA_RELOC_TREE)
+  if (shareable && id != BTRFS_DATA_RELOC_TREE)
     r = insert_uuid (rs, txn, &p->root);
   if (r < 0) {
     root_free (p);
     return r;
   }
-  /* Who looked for it since its item is there may have been quicker. */
-  roots_publish (rs, p, NULL, &root);
-  roots_tree_dirtied (&txn->tree, root->tree);
-  *ret = root;
-  return 0;
+  r = roots_insert (rs, txn, p, ret);
+  return r < 0 ? r : roots_tree_dirtied (&txn->tree, (*ret)->tree);
 }
 
 int

@@ -48,6 +48,12 @@ extern void root_free (struct root_priv *);
  */
 extern void roots_publish (struct roots *, struct root_priv *,
                            const uint64_t *seen, struct root **ret);
+/* The item of P, a new tree, and P's registration, with a reference to *ret:
+ * within one lock of the root tree, so nobody who finds the item can open the
+ * tree a second time.  On error P is freed.
+ */
+extern int roots_insert (struct roots *, struct txn *, struct root_priv *,
+                         struct root **ret);
 /* The tree ID with a reference if it is open, else NULL. */
 extern struct root *roots_peek (struct roots *, uint64_t id);
 

@@ -77,7 +77,6 @@ int
 roots_snapshot (struct roots *rs, struct txn *txn, struct root *src,
                 uint64_t id, bool read_only, struct root **ret)
 {
-  struct tree *rt = rs->root_root->tree;
   struct root_priv *p = root_alloc (id);
   int r;
 
@@ -85,19 +84,14 @@ roots_snapshot (struct roots *rs, struct txn *txn, struct root *src,
     return err_new (ERR_nomem, "snapshot");
   p->root.key = KEY (id, BTRFS_ROOT_ITEM, txn->tree.transid - 1);
   r = copy_root (rs, txn, src, &p->root, read_only);
-  if (r == 0) {
-    rwlock_wrlock (&rt->lock);
-    r = tree_insert_data (&txn->tree, rt, p->root.key, &p->root.item,
-                          sizeof p->root.item);
-    rwlock_unlock (&rt->lock);
-  }
   if (r < 0) {
     root_free (p);
     return r;
   }
+  r = roots_insert (rs, txn, p, ret);
+  if (r < 0)
+    return r;
   __atomic_fetch_add (&rs->families, 1, __ATOMIC_RELEASE);
-  roots_publish (rs, p, NULL, ret);
-  assert (*ret == &p->root);
   return roots_tree_dirtied (&txn->tree, (*ret)->tree);
 }
 
