@@ -3,6 +3,8 @@
  */
 #include <config.h>
 
+#include <pthread.h>
+
 #include "fs/api_priv.h"
 #include "snap_help.h"
 
@@ -392,6 +394,55 @@ test_left_over (void **state)
   image_remove (&im);
 }
 
+struct finder {
+  struct btrnbd_pool *p;
+  FILE *out;
+  uint64_t next;               /* tree that is made now */
+  bool end;
+};
+
+static void *
+find_next (void *opaque)
+{
+  struct finder *f = opaque;
+
+  while (!__atomic_load_n (&f->end, __ATOMIC_ACQUIRE))
+    btrnbd_dump_tree (f->p, __atomic_load_n (&f->next, __ATOMIC_RELAXED), 0,
+                      f->out);
+  return NULL;
+}
+
+/* A new tree that is looked for while it is made is the maker's. */
+static void
+test_found_at_once (void **state)
+{
+  const struct btrnbd_volume_opts o = { .size = 1 << 20 };
+  struct finder f = { .out = fopen ("/dev/null", "w"), .next = 256 };
+  struct image im;
+  pthread_t thread;
+  char name[16];
+  unsigned i;
+
+  (void) state;
+  assert_non_null (f.out);
+  image_make (&im, "", 256);
+  f.p = pool_open_at (im.path, 0);
+  assert_int_equal (pthread_create (&thread, NULL, find_next, &f), 0);
+  for (i = 0; i < 300; i++) {
+    snprintf (name, sizeof name, "v%u", i);
+    pool_ok (btrnbd_volume_create (f.p, name, &o));
+    __atomic_fetch_add (&f.next, 1, __ATOMIC_RELAXED);
+    snapshot (f.p, name, "s");
+    __atomic_fetch_add (&f.next, 1, __ATOMIC_RELAXED);
+  }
+  __atomic_store_n (&f.end, true, __ATOMIC_RELEASE);
+  assert_int_equal (pthread_join (thread, NULL), 0);
+  fclose (f.out);
+  pool_ok (btrnbd_pool_close (f.p));
+  image_check (&im);
+  image_remove (&im);
+}
+
 int
 main (void)
 {
@@ -400,6 +451,7 @@ main (void)
     cmocka_unit_test (test_diff),
     cmocka_unit_test (test_diff_sizes),
     cmocka_unit_test (test_left_over),
+    cmocka_unit_test (test_found_at_once),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);
