@@ -205,6 +205,8 @@ test_shared (void **state)
   pool_ok (btrnbd_pool_close (p));
   judge (&im, "vm", &m);
   image_remove (&im);
+  free (at.v);
+  free (m.v);
 }
 
 /* By itself, after the client has gone, and while another volume of the pool
@@ -264,6 +266,8 @@ test_background (void **state)
   pool_ok (btrnbd_pool_close (p));
   judge (&im, "vm", &m);
   image_remove (&im);
+  free (m2.v);
+  free (m.v);
 }
 
 static void
