@@ -151,7 +151,7 @@ class Bench:
         """Each host has a pool of its own, of the same contents."""
         path = os.path.join(self.dir, f'{name}.img')
         btrnbd = os.path.join(self.build, 'server/cli/btrnbd')
-        run(btrnbd, '-d', path, 'mkfs', '--size', '2G')
+        run(btrnbd, '-d', path, 'mkfs', '--force', '--size', '2G')
         run(btrnbd, '-d', path, 'create', 'disk', '--size', str(SPAN))
         return path
 
