@@ -193,3 +193,14 @@ control_page_wants (struct control_page *p, bool *ret_end)
   }
   return true;
 }
+
+void
+control_page_end (struct control_call *call, struct control_page *p, int r)
+{
+  if (r < 0 && r != -BTRNBD_ERR_BASE) {
+    control_failed (call, r);
+    json_decref (p->array);
+  }
+  else
+    call->result = p->array;
+}

@@ -81,12 +81,7 @@ control_file_list (struct control_call *call)
       !control_page_start (call, &page))
     return;
   r = btrnbd_readdir (call->pool, path, add_entry, &page);
-  if (r < 0 && r != -BTRNBD_ERR_BASE) {
-    control_failed (call, r);
-    json_decref (page.array);
-  }
-  else
-    call->result = page.array;
+  control_page_end (call, &page, r);
 }
 
 /* The directory and those above it that are missing. */

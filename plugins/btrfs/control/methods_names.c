@@ -48,12 +48,7 @@ control_export_list (struct control_call *call)
       !control_page_start (call, &w.page))
     return;
   r = btrnbd_exports (call->pool, SIZE_MAX, add_export, &w);
-  if (r < 0 && r != -BTRNBD_ERR_BASE) {
-    control_failed (call, r);
-    json_decref (w.page.array);
-  }
-  else
-    call->result = w.page.array;
+  control_page_end (call, &w.page, r);
 }
 
 /* --- volumes --- */

@@ -45,6 +45,11 @@ extern bool control_page_start (struct control_call *,
                                 struct control_page *);
 /* Is the next entry wanted?  *RET_END: none that follows is. */
 extern bool control_page_wants (struct control_page *, bool *ret_end);
+/* The list is the answer, unless the walk over it failed: R, where
+ * -BTRNBD_ERR_BASE says that it was ended.
+ */
+extern void control_page_end (struct control_call *, struct control_page *,
+                              int r);
 
 /* methods_pool.c */
 extern void control_pool_info (struct control_call *);

@@ -86,12 +86,7 @@ control_volume_snapshots (struct control_call *call)
       !control_page_start (call, &page))
     return;
   r = btrnbd_volume_snapshots (call->pool, name, add_snapshot, &page);
-  if (r < 0 && r != -BTRNBD_ERR_BASE) {
-    control_failed (call, r);
-    json_decref (page.array);
-  }
-  else
-    call->result = page.array;
+  control_page_end (call, &page, r);
 }
 
 static int
@@ -119,12 +114,7 @@ control_export_diff (struct control_call *call)
       !control_page_start (call, &page))
     return;
   r = btrnbd_diff (call->pool, a, b, add_range, &page);
-  if (r < 0 && r != -BTRNBD_ERR_BASE) {
-    control_failed (call, r);
-    json_decref (page.array);
-  }
-  else
-    call->result = page.array;
+  control_page_end (call, &page, r);
 }
 
 /* --- shared data --- */

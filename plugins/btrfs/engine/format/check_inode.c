@@ -65,11 +65,14 @@ check_name_len (const struct item_check *c, uint32_t len, uint32_t left)
   return 0;
 }
 
-int
-check_inode_ref (const struct item_check *c)
+/* References, packed one behind the other: a head of HEAD bytes, the length
+ * of the name at LEN_AT in it, and the name.
+ */
+static int
+check_refs (const struct item_check *c, uint32_t head, uint32_t len_at)
 {
-  const struct btrfs_inode_ref *ref;
-  uint32_t pos = 0, len;
+  const le16 *len;
+  uint32_t pos = 0;
   int r;
 
   r = item_want_inode_before (c);
@@ -78,43 +81,30 @@ check_inode_ref (const struct item_check *c)
   if (c->size == 0)
     return item_bad (c, "item is empty");
   while (pos < c->size) {
-    if (c->size - pos < sizeof *ref)
+    if (c->size - pos < head)
       return item_bad (c, "%" PRIu32 " bytes left over", c->size - pos);
-    ref = (const void *) (c->data + pos);
-    len = le16_get (ref->name_len);
-    pos += sizeof *ref;
-    r = check_name_len (c, len, c->size - pos);
+    len = (const void *) (c->data + pos + len_at);
+    pos += head;
+    r = check_name_len (c, le16_get (*len), c->size - pos);
     if (r < 0)
       return r;
-    pos += len;
+    pos += le16_get (*len);
   }
   return 0;
 }
 
 int
+check_inode_ref (const struct item_check *c)
+{
+  return check_refs (c, sizeof (struct btrfs_inode_ref),
+                     offsetof (struct btrfs_inode_ref, name_len));
+}
+
+int
 check_inode_extref (const struct item_check *c)
 {
-  const struct btrfs_inode_extref *ref;
-  uint32_t pos = 0, len;
-  int r;
-
-  r = item_want_inode_before (c);
-  if (r < 0)
-    return r;
-  if (c->size == 0)
-    return item_bad (c, "item is empty");
-  while (pos < c->size) {
-    if (c->size - pos < sizeof *ref)
-      return item_bad (c, "%" PRIu32 " bytes left over", c->size - pos);
-    ref = (const void *) (c->data + pos);
-    len = le16_get (ref->name_len);
-    pos += sizeof *ref;
-    r = check_name_len (c, len, c->size - pos);
-    if (r < 0)
-      return r;
-    pos += len;
-  }
-  return 0;
+  return check_refs (c, sizeof (struct btrfs_inode_extref),
+                     offsetof (struct btrfs_inode_extref, name_len));
 }
 
 int
