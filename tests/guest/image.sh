@@ -96,8 +96,8 @@ look ()
   ok "$1: mount" mount_loop "$disk" "$tmp/$1.mnt" ro || return
   sums "$tmp/$1.mnt" >"$tmp/$1"
   ok "$1: scrub" scrub_clean_ro "$tmp/$1.mnt"
-  kernel_is_content "$1: the kernel has nothing to say"
-  ok "$1: unmount" umount "$tmp/$1.mnt"
+  ok "$1: the kernel has nothing to say" kernel_is_content
+  ok "$1: unmount" unmount "$tmp/$1.mnt"
 }
 
 scrub_clean_ro ()

@@ -130,7 +130,7 @@ mounted ()
   mount_loop "$img" "$mnt" || return
   "$@"
   local status=$?
-  umount "$mnt" && kernel_is_content && return $status
+  unmount "$mnt" && kernel_is_content && return $status
 }
 
 mounted_and_scrubbed ()
@@ -138,7 +138,7 @@ mounted_and_scrubbed ()
   mount_loop "$img" "$mnt" || return
   "$@" && scrub_clean "$mnt"
   local status=$?
-  umount "$mnt" && kernel_is_content && return $status
+  unmount "$mnt" && kernel_is_content && return $status
 }
 
 # there_and_back NAME: $img is an empty pool.

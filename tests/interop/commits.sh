@@ -27,7 +27,7 @@ kernel_turn ()
   done
   rm -f "$mnt"/file*3 "$mnt"/kernel/*7
   sync -f "$mnt"
-  scrub_clean "$mnt" && umount "$mnt" && kernel_is_content
+  scrub_clean "$mnt" && unmount "$mnt" && kernel_is_content
 }
 
 # one NAME: what is in $img
@@ -90,7 +90,7 @@ if mount_loop "$img" "$mnt" space_cache=v1; then
   for i in $(seq 100); do head -c 20000 /dev/urandom >"$mnt/old$i"; done
   sync -f "$mnt"
   rm "$mnt"/old*5
-  umount "$mnt"
+  unmount "$mnt"
   one "space cache v1"
 fi
 done_testing

@@ -37,7 +37,7 @@ in_kernel ()
   mount_loop "$img" "$mnt" "${mount_with:-}" || { fail "mount"; return 1; }
   (cd "$mnt" && eval "$1")
   local status=$?
-  umount "$mnt"
+  unmount "$mnt"
   return $status
 }
 

@@ -24,7 +24,7 @@ kernel_writes ()
   btrfs -q subvolume snapshot "$dir" "$dir/snap" >/dev/null &&
   rm -r "$dir/d" && sync -f "$dir" || return 1
   sum=$(sha256sum <"$dir/a")
-  umount "$dir" && mount_loop "$img" "$dir" "$@" &&
+  unmount "$dir" && kernel_is_content && mount_loop "$img" "$dir" "$@" &&
   [ "$(sha256sum <"$dir/a")" = "$sum" ] &&
   scrub_clean "$dir" &&
   kernel_is_content

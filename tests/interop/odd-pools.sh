@@ -93,7 +93,7 @@ one ()
   ok "$name: mount" mount_loop "$img" "$mnt" "${2:-}" || return
   ok "$name: the kernel fills it" kernel_fills
   [ -z "${3:-}" ] || ok "$name: ${3//_/ }" "$3"
-  umount "$mnt"
+  unmount "$mnt"
   ok "$name: we write" we_write 1
   ok "$name: check" check_clean "$img"
   ok "$name: check, lowmem" check_clean "$img" lowmem
@@ -102,7 +102,7 @@ one ()
   [ -z "${4:-}" ] || ok "$name: ${4//_/ }" "$4"
   ok "$name: scrub" scrub_clean "$mnt"
   rm -f "$mnt"/k1*
-  umount "$mnt"
+  unmount "$mnt"
   ok "$name: the kernel has no complaint" kernel_is_content
   ok "$name: we write again" we_write 2
   ok "$name: check in the end" check_clean "$img"
@@ -137,7 +137,7 @@ b mkfs --force --nodesize 4K \
   -O ^block-group-tree,^free-space-tree,^skinny-metadata,^no-holes
 one "ours, old, no free space tree"
 theirs && mount_loop "$img" "$mnt" && btrfs -q subvolume create "$mnt/top" &&
-  btrfs subvolume set-default "$mnt/top" && umount "$mnt"
+  btrfs subvolume set-default "$mnt/top" && unmount "$mnt"
 under=top/
 one "default subvolume"
 under=
@@ -152,7 +152,7 @@ ok "raid0: check" check_clean "$img"
 is "$(b --json df | jq -r .data.profile)" RAID0 "raid0: the profile"
 mount_loop "$img" "$mnt" && cmp "$tmp/big" "$mnt/v/disk"
 is $? 0 "raid0: the kernel reads the same"
-umount "$mnt"
+unmount "$mnt"
 
 # Several devices are only read, and the message says so.
 rm -f "$img"

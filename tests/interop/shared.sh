@@ -34,7 +34,7 @@ make_pool ()
     head -c 9000 /dev/urandom | dd of="$mnt/s1/file0.$i" conv=notrunc \
       status=none
   done
-  btrfs -q subvolume snapshot "$mnt/s1" "$mnt/s2" && umount "$mnt"
+  btrfs -q subvolume snapshot "$mnt/s1" "$mnt/s2" && unmount "$mnt"
 }
 
 sums ()
@@ -48,7 +48,7 @@ kernel_turn ()
   sums >"$tmp/now" && cmp "$tmp/kept" "$tmp/now" || return
   btrfs -q subvolume snapshot "$mnt/sub" "$mnt/turn$1" || return
   echo "$1" >"$mnt/sub/by-kernel"
-  umount "$mnt" && kernel_is_content
+  unmount "$mnt" && kernel_is_content
 }
 
 one ()
@@ -56,7 +56,7 @@ one ()
   local turn s
   ok "$1: make" make_pool "$1" || return
   mount_loop "$img" "$mnt" ro && sums >"$tmp/kept"
-  umount "$mnt"
+  unmount "$mnt"
   for turn in 1 2 3; do
     for s in sub s1 s2; do
       ok "$1: change $s, turn $turn" "$churn" dir=$s seed=$turn threads=2 \
@@ -70,7 +70,7 @@ one ()
   ok "$1: scrub" scrub_clean "$mnt"
   btrfs -q subvolume delete "$mnt/s1" "$mnt/s2" "$mnt/turn1" "$mnt/turn3"
   btrfs subvolume sync "$mnt" >/dev/null
-  umount "$mnt"
+  unmount "$mnt"
   ok "$1: check after the kernel dropped snapshots" check_clean "$img"
 }
 

@@ -49,7 +49,7 @@ agree ()
 {
   sums_ours >"$tmp/ours" && mount_loop "$img" "$mnt" ro || return
   sums >"$tmp/theirs"
-  umount "$mnt" && diff "$tmp/ours" "$tmp/theirs"
+  unmount "$mnt" && diff "$tmp/ours" "$tmp/theirs"
 }
 
 # Every snapshot is what it was when it was made.
@@ -68,7 +68,7 @@ kernel_turn ()
     scribble "$mnt/$v/disk" "$((n * 10))" || return
   done
   scrub_clean "$mnt" || return
-  umount "$mnt" && kernel_is_content
+  unmount "$mnt" && kernel_is_content
 }
 
 our_turn ()
@@ -139,13 +139,13 @@ half_dropped ()
   done
   head -c 8M /dev/urandom >"$mnt/kept/disk"
   sha256sum <"$mnt/kept/disk" >"$tmp/kept"
-  umount "$mnt"
+  unmount "$mnt"
   for t in 0.001 0.008 0.002 0.004 0.001 0.006 0.012 0.003 0.02; do
     mount_loop "$img" "$mnt" &&
     btrfs -q subvolume snapshot "$mnt/kept" "$mnt/big" &&
-    rm -rf "$mnt"/big/[3-7]5 "$mnt"/kept/[2-9]0 && umount "$mnt" || return
+    rm -rf "$mnt"/big/[3-7]5 "$mnt"/kept/[2-9]0 && unmount "$mnt" || return
     mount_loop "$img" "$mnt" && btrfs -q subvolume delete -c "$mnt/big" &&
-    sleep "$t" && umount "$mnt" || return
+    sleep "$t" && unmount "$mnt" || return
     is_half_dropped && return
   done
   return 3

@@ -18,7 +18,7 @@ abs_top_srcdir=$(cd "$abs_top_srcdir" && pwd) || exit 99
 
 BTRNBD=$abs_top_builddir/server/cli/btrnbd
 PLUGIN=$abs_top_builddir/plugins/btrfs/.libs/nbdkit-btrfs-plugin.so
-export LC_ALL=C
+export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 # No test finds a server that it was not told of.
 export BTRNBD_SOCKET=
 # Sanitizers must fail the program that they watch, and libraries that the
@@ -244,11 +244,71 @@ requires_kernel_btrfs ()
   grep -qw btrfs /proc/filesystems || modprobe -q btrfs 2>/dev/null
   grep -qw btrfs /proc/filesystems || lacks_all "no btrfs in the kernel"
   [ -e /dev/loop-control ] || lacks_all "no loop devices"
+  [ -r /dev/kmsg ] || lacks_all "/dev/kmsg cannot be read"
 }
 
 # --- mounts ---
 
-unmount ()
+# Directory -> the loop device under it, and its file as the kernel names it.
+declare -A loops=() loop_files=()
+kernel_dir=
+
+backing_file ()
+{
+  cat "/sys/block/${1#/dev/}/loop/backing_file" 2>/dev/null
+}
+
+# detach_loop DEVICE FILE: it is free, or somebody else's.  Programs that look
+# at all devices may hold it for a moment.
+detach_loop ()
+{
+  losetup -d "$1"
+  wait_until 20 eval '[ "$(backing_file '"$1"')" != "'"$2"'" ]'
+}
+
+# What a mount that was cut short has left.
+detach_loops ()
+{
+  local f
+  for f in /sys/block/loop*/loop/backing_file; do
+    case $(cat "$f" 2>/dev/null) in
+      "$tmp"/*) f=${f%/loop/*}; losetup -d "/dev/${f##*/}" ;;
+    esac
+  done
+}
+cleanup_fn detach_loops
+
+# mount_loop IMAGE DIR [OPTIONS]: unmount gives the loop device back.
+mount_loop ()
+{
+  local dev flags=()
+  [[ ,${3:-}, != *,ro,* ]] || flags=(-r)
+  mkdir -p "$2"
+  dev=$(losetup "${flags[@]}" --show -f "$1") || return 1
+  loops[$2]=$dev
+  loop_files[$2]=$(backing_file "$dev")
+  kernel_dir=$2 kernel_text=
+  kernel_mark=$(python3 "$abs_top_srcdir/tests/lib/kmsg.py" mark) || return 1
+  cleanup_fn unmount "$2"
+  mount -t "${mount_type:-btrfs}" ${3:+-o "$3"} "$dev" "$2" && return 0
+  unmount "$2"
+  return 1
+}
+
+# What the kernel complained about in the last mount_loop, until now or until
+# its unmount.
+kernel_complaints ()
+{
+  local dev=${loops[$kernel_dir]-}
+  if [ -n "$dev" ]; then
+    python3 "$abs_top_srcdir/tests/lib/kmsg.py" complaints "$kernel_mark" \
+      "${dev#/dev/}" || echo "/dev/kmsg cannot be read"
+  else
+    echo -n "$kernel_text"
+  fi
+}
+
+umount_retry ()
 {
   local i
   for i in 1 2 3 4 5; do
@@ -257,26 +317,20 @@ unmount ()
     sleep 0.5
   done
   umount -l "$1"
+  return 1
 }
 
-# mount_loop IMAGE DIR [OPTIONS]; the loop device detaches by itself.
-mount_loop ()
+# unmount DIR: what the kernel said is read before somebody else can have the
+# loop device.
+unmount ()
 {
-  mkdir -p "$2"
-  kernel_mark=$(cut -d' ' -f1 /proc/uptime)
-  cleanup_fn unmount "$2"
-  mount -t "${mount_type:-btrfs}" -o "loop${3:+,$3}" "$1" "$2" || return 1
-  kernel_dev=$(findmnt -no SOURCE "$2")
-}
-
-# What the kernel complained about since the last mount_loop.
-kernel_complaints ()
-{
-  dmesg 2>/dev/null | awk -v mark="$kernel_mark" -v dev="${kernel_dev#/dev/}" '
-    /BTRFS (error|critical|warning|crit)|WARNING|BUG/ {
-      t = $0; sub (/^\[ */, "", t); sub (/\].*/, "", t)
-      if (t + 0 >= mark + 0 && index ($0, dev ")")) print
-    }'
+  local status=0 dev=${loops[$1]-}
+  umount_retry "$1" || status=1
+  [ -n "$dev" ] || return $status
+  [ "$1" != "$kernel_dir" ] || kernel_text=$(kernel_complaints)
+  detach_loop "$dev" "${loop_files[$1]}" || status=1
+  unset "loops[$1]" "loop_files[$1]"
+  return $status
 }
 
 kernel_is_content ()
@@ -288,11 +342,30 @@ kernel_is_content ()
 
 # --- judges ---
 
+# patient COMMAND ARG...: btrfs-progs look at all mounts of the machine, and
+# give up when the loop device under one of them is just going away.
+patient ()
+{
+  local i out status
+  for i in 1 2 3 4 5; do
+    out=$(command "$@" 2>&1)
+    status=$?
+    [[ $status != 0 && $out == *"mount status"* ]] || break
+  done
+  [ -z "$out" ] || echo "$out"
+  return $status
+}
+
+mkfs.btrfs ()
+{
+  patient mkfs.btrfs "$@"
+}
+
 # check_clean IMAGE [original|lowmem]
 check_clean ()
 {
   local out
-  out=$(btrfs check --readonly --mode="${2:-original}" "$1" 2>&1) &&
+  out=$(patient btrfs check --readonly --mode="${2:-original}" "$1" 2>&1) &&
     grep -q "no error found" <<<"$out" &&
     ! grep -Eqi "^ERROR|^WARNING|mismatch|bad |wrong |missing" <<<"$out" &&
     return 0
@@ -318,7 +391,7 @@ judge ()
   ok "$name: btrfs check, lowmem" check_clean "$image" lowmem
   if ok "$name: mount" mount_loop "$image" "$dir"; then
     ok "$name: scrub" scrub_clean "$dir"
-    ok "$name: unmount" umount "$dir"
+    ok "$name: unmount" unmount "$dir"
     ok "$name: the kernel has no complaint" kernel_is_content
   fi
 }

@@ -2,32 +2,19 @@
 
   fsync.py --drive DRIVE --dir DIR [OPTION...] SCENARIOS
 
-Directions: pk (default): the engine writes (tests/log/drive.c), Linux
-replays, and the engine itself a copy; both results must agree with a model.  kp: Linux writes; the engine
-replays one copy, Linux another; both must hold the same.
+The engine carries the operations out (tests/log/drive.c), Linux replays, and
+the engine itself a copy; both results must agree with a model.
 
-A scenario is "= NAME [WORD...]", a section "base:" that Linux carries out
-and syncs, and a section "ops:".  Operations are apart by ";" or line ends:
-
-  create P | mkdir P | symlink TARGET P | link A B | unlink P
-  rename A B | exchange A B | chmod P MODE | setx P NAME VALUE | rmx P NAME
-  write P OFFSET LEN SEED | punch P OFFSET LEN | zero P OFFSET LEN
-  truncate P SIZE | writeout P | fsync P | sync | subvol P | rmsubvol P
-  fua P OFFSET LEN SEED (a durable write) | hold P (an open file) | fsyncheld
-  reflink A B (a new file) | clone A FROM LEN B TO (both are durable in pk)
-
-and in the base also: falloc P OFFSET LEN (keeps the size), nocow P (empty
-file), compress P, snapshot A B.  "for N OP" repeats an operation with "%" in
-it standing for 0..N-1.  Words: "log" (pk: everything must be served by the
-log), "commit" (pk: something must have become a commit), "pk" or "kp" (only
-that direction), "no-holes" or "holes" (only with or without that feature).
+linux.py has the language; of its operations drive.c knows a part, and Linux
+those of "base:".  Words: "log" (everything must be served by the log),
+"commit" (something must have become a commit), "no-holes" or "holes" (only
+with or without that feature).  reflink and clone are durable.
 
 Results are lines of TAP without numbers; --random SEED COUNT makes scenarios
 up instead.
 """
 import argparse
 import copy
-import ctypes
 import os
 import random
 import re
@@ -36,33 +23,8 @@ import stat
 import subprocess
 import sys
 
-libc = ctypes.CDLL(None, use_errno=True)
-AT_FDCWD = -100
-RENAME_EXCHANGE = 2
-FALLOC_KEEP_SIZE, FALLOC_PUNCH, FALLOC_ZERO = 1, 2, 16
-BLOCK = 512
-
-
-class Failure(Exception):
-    pass
-
-
-def pattern(at, length, seed):
-    """As drive.c writes it."""
-    out = bytearray()
-    first = at // BLOCK
-    for block in range(first, (at + length + BLOCK - 1) // BLOCK):
-        out += bytes([(seed * 37 + block * 11) % 251 + 1]) * BLOCK
-    return bytes(out[at - first * BLOCK:at - first * BLOCK + length])
-
-
-def run(*args, stdin=None):
-    p = subprocess.run(args, input=stdin, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT, text=True)
-    if p.returncode != 0:
-        raise Failure("%s: status %d: %s" % (" ".join(args), p.returncode,
-                                             p.stdout.strip()))
-    return p.stdout
+from linux import (BLOCK, Failure, Mount, Scenario, check, make_pool, parse,
+                   pattern, remove_all, run)
 
 
 # --- the model ---
@@ -243,158 +205,7 @@ class Model:
         self.event(None)
 
 
-# --- Linux ---
-
-def checked(r):
-    if r != 0:
-        e = ctypes.get_errno()
-        raise OSError(e, os.strerror(e))
-
-
-class Linux:
-    """The same operations on a mounted pool."""
-
-    def __init__(self, top):
-        self.top, self.held = top, None
-
-    def at(self, p):
-        return os.path.join(self.top, p)
-
-    def op(self, words):
-        getattr(self, "op_" + words[0])(*words[1:])
-
-    def fd_do(self, p, fn, flags=os.O_RDWR):
-        fd = os.open(self.at(p), flags, 0o644)
-        try:
-            fn(fd)
-        finally:
-            os.close(fd)
-
-    def fallocate(self, p, mode, at, length):
-        self.fd_do(p, lambda fd: checked(libc.fallocate(
-            fd, mode, ctypes.c_long(int(at)), ctypes.c_long(int(length)))))
-
-    def op_create(self, p):
-        self.fd_do(p, lambda fd: None, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-
-    def op_mkdir(self, p):
-        os.mkdir(self.at(p), 0o755)
-
-    def op_subvol(self, p):
-        run("btrfs", "-q", "subvolume", "create", self.at(p))
-        self.op_create(p + "/disk")
-        self.op_chmod(p + "/disk", "600")
-        self.op_truncate(p + "/disk", 1 << 20)
-
-    def op_rmsubvol(self, p):
-        run("btrfs", "-q", "subvolume", "delete", self.at(p))
-
-    def op_symlink(self, target, p):
-        os.symlink(target, self.at(p))
-
-    def op_link(self, a, b):
-        os.link(self.at(a), self.at(b))
-
-    def op_unlink(self, p):
-        if stat.S_ISDIR(os.lstat(self.at(p)).st_mode):
-            os.rmdir(self.at(p))
-        else:
-            os.unlink(self.at(p))
-
-    def op_rename(self, a, b):
-        os.rename(self.at(a), self.at(b))
-
-    def op_exchange(self, a, b):
-        checked(libc.renameat2(AT_FDCWD, self.at(a).encode(), AT_FDCWD,
-                               self.at(b).encode(), RENAME_EXCHANGE))
-
-    def op_chmod(self, p, mode):
-        os.chmod(self.at(p), int(mode, 8))
-
-    def op_setx(self, p, name, value):
-        os.setxattr(self.at(p), name, value.encode())
-
-    def op_rmx(self, p, name):
-        os.removexattr(self.at(p), name)
-
-    def op_write(self, p, at, length, seed):
-        data = pattern(int(at), int(length), int(seed))
-        self.fd_do(p, lambda fd: os.pwrite(fd, data, int(at)))
-
-    def op_punch(self, p, at, length):
-        self.fallocate(p, FALLOC_PUNCH | FALLOC_KEEP_SIZE, at, length)
-
-    def op_zero(self, p, at, length):
-        self.fallocate(p, FALLOC_ZERO | FALLOC_KEEP_SIZE, at, length)
-
-    def op_falloc(self, p, at, length):
-        self.fallocate(p, FALLOC_KEEP_SIZE, at, length)
-
-    def op_nocow(self, p):
-        run("chattr", "+C", self.at(p))
-
-    def op_compress(self, p):
-        run("chattr", "+c", self.at(p))
-
-    def op_reflink(self, a, b):
-        run("cp", "--reflink=always", self.at(a), self.at(b))
-
-    def op_clone(self, a, start, length, b, to):
-        run("xfs_io", "-c", "reflink %s %s %s %s" % (
-            self.at(a), start, to, length), self.at(b))
-
-    def op_snapshot(self, a, b):
-        run("btrfs", "-q", "subvolume", "snapshot", self.at(a), self.at(b))
-
-    def op_fua(self, p, at, length, seed):
-        self.op_write(p, at, length, seed)
-        self.op_fsync(p)
-
-    def op_hold(self, p):
-        self.held = os.open(self.at(p), os.O_RDWR)
-
-    def op_fsyncheld(self):
-        os.fsync(self.held)
-
-    def op_truncate(self, p, size):
-        os.truncate(self.at(p), int(size))
-
-    def op_writeout(self, p):
-        self.fd_do(p, lambda fd: checked(libc.sync_file_range(
-            fd, ctypes.c_long(0), ctypes.c_long(0), 7)))
-
-    def op_fsync(self, p):
-        self.fd_do(p, os.fsync, os.O_RDONLY)
-
-    def op_sync(self):
-        self.fd_do(".", lambda fd: checked(libc.syncfs(fd)), os.O_RDONLY)
-
-
-class Mount:
-    def __init__(self, image, top, options=""):
-        self.image, self.top = image, top
-        self.options = "loop" + ("," + options if options else "")
-
-    def __enter__(self):
-        self.linux = Linux(self.top)
-        os.makedirs(self.top, exist_ok=True)
-        self.mark = len(subprocess.run(["dmesg"], stdout=subprocess.PIPE)
-                        .stdout.splitlines())
-        run("mount", "-t", "btrfs", "-o", self.options, self.image, self.top)
-        self.dev = run("findmnt", "-no", "SOURCE", self.top).strip()[5:]
-        return self.linux
-
-    def __exit__(self, kind, value, trace):
-        if self.linux.held is not None:
-            os.close(self.linux.held)
-        run("umount", self.top)
-        lines = subprocess.run(["dmesg"], stdout=subprocess.PIPE,
-                               text=True).stdout.splitlines()
-        bad = [line for line in lines[self.mark:] if re.search(
-            r"BTRFS (error|critical|warning)", line) and self.dev in line]
-        if bad and kind is None:
-            raise Failure("the kernel says: " + bad[0])
-
+# --- judging ---
 
 def look(top):
     """path -> (kind, mode, content, xattrs, inode, links)"""
@@ -419,8 +230,6 @@ def look(top):
                 (st.st_dev, st.st_ino), st.st_nlink)
     return found
 
-
-# --- judging ---
 
 def names_differ(got, paths, inodes):
     """None when GOT has just the names of PATHS, links included."""
@@ -500,54 +309,7 @@ def judge(model, got):
     raise Failure(why)
 
 
-def check(image):
-    out = run("btrfs", "check", "--readonly", image)
-    if "no error found" not in out:
-        raise Failure("btrfs check: " + out)
-
-
-def remove_all(top):
-    """Nothing may be left that cannot be removed."""
-    for name in os.listdir(top):
-        p = os.path.join(top, name)
-        if os.path.isdir(p) and not os.path.islink(p):
-            shutil.rmtree(p)
-        else:
-            os.unlink(p)
-
-
 # --- scenarios ---
-
-class Scenario:
-    def __init__(self, name, words):
-        self.name, self.words = name, words
-        self.base, self.ops = [], []
-
-
-def expand(text):
-    for part in text.split(";"):
-        words = part.split()
-        if words[:1] == ["for"]:
-            for i in range(int(words[1])):
-                yield [w.replace("%", str(i)) for w in words[2:]]
-        elif words:
-            yield words
-
-
-def parse(path):
-    scenarios, section = [], None
-    with open(path) as f:
-        for line in f:
-            line = line.split("#")[0].strip()
-            if line.startswith("="):
-                words = line[1:].split()
-                scenarios.append(Scenario(words[0], words[1:]))
-            elif line:
-                m = re.match(r"(base|ops):\s*(.*)", line)
-                section, line = m.groups() if m else (section, line)
-                getattr(scenarios[-1], section).extend(expand(line))
-    return scenarios
-
 
 class Bench:
     """Where scenarios are carried out."""
@@ -562,10 +324,8 @@ class Bench:
         for p in (self.image, self.copy):
             if os.path.exists(p):
                 os.unlink(p)
-        with open(self.image, "wb") as f:
-            f.truncate(512 << 20)
-        run("mkfs.btrfs", "-q", "-n", str(nodesize), "-O",
-            "no-holes" if no_holes else "^no-holes", self.image)
+        make_pool(self.image, 512 << 20, "-n", str(nodesize), "-O",
+                  "no-holes" if no_holes else "^no-holes")
 
     def base(self, s, model, linux):
         for words in s.base:
@@ -584,7 +344,7 @@ class Bench:
         out = run("btrfs", "inspect-internal", "dump-super", image)
         return re.search(r"^log_root\s+0$", out, re.M) is None
 
-    def pk(self, s):
+    def carry_out(self, s):
         model = Model()
         with Mount(self.image, self.top) as linux:
             self.base(s, model, linux)
@@ -614,37 +374,6 @@ class Bench:
         with Mount(image, self.top):
             remove_all(self.top)
         check(image)
-
-    def kp(self, s):
-        model = Model()
-        with Mount(self.image, self.top, "commit=3000") as linux:
-            self.base(s, model, linux)
-            for words in s.ops:
-                linux.op(words)
-            run("cp", "--sparse=always", self.image, self.copy)
-        os.rename(self.copy, self.image)
-        run("cp", "--sparse=always", self.image, self.copy)
-        if self.args.keep:
-            shutil.copy(self.image, os.path.join(self.args.dir, "kept"))
-        with Mount(self.copy, self.top):
-            want = look(self.top)
-        self.drive(self.image, [])
-        check(self.image)
-        with Mount(self.image, self.top):
-            got = look(self.top)
-            for p in sorted(set(got) | set(want)):
-                if p not in got:
-                    raise Failure(p + " is missing")
-                if p not in want:
-                    raise Failure(p + " should not be there")
-                for i, what in enumerate(("kind", "mode", "contents",
-                                          "attributes")):
-                    if got[p][i] != want[p][i]:
-                        raise Failure("%s: %s" % (p, what))
-                if got[p][4][1] != want[p][4][1] or got[p][5] != want[p][5]:
-                    raise Failure("%s: inode or links" % p)
-            remove_all(self.top)
-        check(self.image)
 
 
 # --- random scenarios ---
@@ -767,7 +496,6 @@ def main():
     a = argparse.ArgumentParser()
     a.add_argument("--drive", required=True)
     a.add_argument("--dir", required=True)
-    a.add_argument("--direction", choices=("pk", "kp"), default="pk")
     a.add_argument("--nodesize", type=int, default=16384)
     a.add_argument("--holes", action="store_true",
                    help="without the feature no-holes")
@@ -784,15 +512,14 @@ def main():
                      for i in range(args.random[1])]
     else:
         scenarios = parse(args.scenarios)
-    other = {"pk": "kp", "kp": "pk"}[args.direction]
     bench = Bench(args)
     for s in scenarios:
-        if not re.search(args.only, s.name) or other in s.words or \
+        if not re.search(args.only, s.name) or \
                 ("no-holes" if args.holes else "holes") in s.words:
             continue
         try:
             bench.make(args.nodesize, not args.holes)
-            getattr(bench, args.direction)(s)
+            bench.carry_out(s)
             print("ok - " + s.name)
         except (Failure, OSError, subprocess.SubprocessError) as e:
             print("not ok - " + s.name)

@@ -3,7 +3,7 @@
 # that are made up.
 . "${abs_top_srcdir:?}/tests/lib/functions.sh"
 requires_kernel_btrfs
-requires mkfs.btrfs python3 chattr xfs_io
+requires mkfs.btrfs python3 chattr
 drive=$abs_top_builddir/tests/log/drive
 requires_file "$drive"
 

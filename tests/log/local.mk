@@ -6,4 +6,4 @@ tests_log_drive_LDADD = libengine.la
 log_tests = tests/log/fsync.sh
 dist_check_SCRIPTS += $(log_tests)
 TESTS += $(log_tests)
-EXTRA_DIST += tests/log/fsync.py tests/log/scenarios
+EXTRA_DIST += tests/log/fsync.py tests/log/linux.py tests/log/scenarios

@@ -14,22 +14,7 @@ With --drive DRIVE (tests/log/drive.c) the operations after the base are done
 by the engine instead, as far as it can do them: its own logs are replayed by
 both.
 
-A scenario is "= NAME [WORD...]", a section "base:", after which everything is
-synced, and a section "ops:".  Operations are apart by ";" or line ends:
-
-  create P | mkdir P | symlink TARGET P | fifo P | chardev P | link A B
-  unlink P | rename A B | exchange A B | chmod P MODE | chown P UID
-  setx P NAME VALUE | rmx P NAME | nocow P | compress P
-  write P OFFSET LEN SEED | dwrite P OFFSET LEN SEED (O_DSYNC, fua, too)
-  punch P OFFSET LEN | zero P OFFSET LEN | truncate P SIZE | reflink A B
-  falloc P OFFSET LEN (keeps the size) | fallocx P OFFSET LEN (does not)
-  clone A OFFSET LEN B OFFSET | writeout P | evict | fsync P | fdatasync P
-  sync | subvol P (with a file P/disk) | snap A B | rmsubvol P
-  hold P | fsyncheld
-  open P H | tmpfile DIR H | link @H P | close H (P may be @H elsewhere)
-
-"for N OP" repeats an operation with "%" in it standing for 0..N-1.  Numbers
-may end in k or m.  Words: "nolog" (Linux is known to commit instead; without
+linux.py has the language.  Words: "nolog" (Linux is known to commit instead; without
 it there must be a log), "holes" or "no-holes" (only without or with that
 feature), "mixed" (mixed block groups), "no-fst" (without a free space tree), "small" (a
 pool of 128 MiB, not 256), "cuts" (cut the power inside our replay, too).
@@ -37,267 +22,22 @@ pool of 128 MiB, not 256), "cuts" (cut the power inside our replay, too).
 Results are lines of TAP without numbers.
 """
 import argparse
-import ctypes
-import errno
-import fcntl
 import hashlib
 import os
 import random
 import re
-import shutil
 import stat
 import struct
 import subprocess
 import sys
 
+from linux import (Failure, Mount, Scenario, check, expand, make_pool, number,
+                   parse, remove_all, run, scrub)
+
 # What DRIVE can do.
 DRIVEN = ("create mkdir symlink link unlink rename exchange chmod setx rmx "
           "write punch zero truncate writeout fsync sync fua reflink clone "
           "hold fsyncheld subvol rmsubvol").split()
-
-libc = ctypes.CDLL(None, use_errno=True)
-AT_FDCWD = -100
-AT_EMPTY_PATH, AT_SYMLINK_FOLLOW = 0x1000, 0x400
-RENAME_EXCHANGE = 2
-FALLOC_KEEP_SIZE, FALLOC_PUNCH, FALLOC_ZERO = 1, 2, 16
-FICLONERANGE = 0x4020940D
-BLOCK = 512
-
-
-class Failure(Exception):
-    pass
-
-
-def run(*args, stdin=""):
-    p = subprocess.run(args, input=stdin, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT, text=True)
-    if p.returncode != 0:
-        raise Failure("%s: status %d: %s" % (" ".join(args), p.returncode,
-                                             p.stdout.strip()))
-    return p.stdout
-
-
-def checked(r):
-    if r != 0:
-        e = ctypes.get_errno()
-        raise OSError(e, os.strerror(e))
-
-
-def number(s):
-    return int(s[:-1]) * {"k": 1 << 10, "m": 1 << 20}[s[-1]] \
-        if s[-1] in "km" else int(s)
-
-
-def pattern(at, length, seed):
-    out = bytearray()
-    first = at // BLOCK
-    for block in range(first, (at + length + BLOCK - 1) // BLOCK):
-        out += bytes([(seed * 37 + block * 11) % 251 + 1]) * BLOCK
-    return bytes(out[at - first * BLOCK:at - first * BLOCK + length])
-
-
-# --- operations ---
-
-class Linux:
-    """Operations on a mounted pool."""
-
-    def __init__(self, top):
-        self.top = top
-        self.handles = {}
-
-    def close(self):
-        for fd in self.handles.values():
-            os.close(fd)
-        self.handles = {}
-
-    def at(self, p):
-        return os.path.join(self.top, p)
-
-    def op(self, words):
-        getattr(self, "op_" + words[0])(*words[1:])
-
-    def fd_do(self, p, fn, flags=os.O_RDWR):
-        if p.startswith("@"):
-            return fn(self.handles[p[1:]])
-        fd = os.open(self.at(p), flags | os.O_NOFOLLOW, 0o644)
-        try:
-            return fn(fd)
-        finally:
-            os.close(fd)
-
-    def fallocate(self, p, mode, at, length):
-        self.fd_do(p, lambda fd: checked(libc.fallocate(
-            fd, mode, ctypes.c_long(number(at)),
-            ctypes.c_long(number(length)))))
-
-    def op_create(self, p):
-        self.fd_do(p, lambda fd: None, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-
-    def op_mkdir(self, p):
-        os.mkdir(self.at(p), 0o755)
-
-    def op_symlink(self, target, p):
-        os.symlink(target, self.at(p))
-
-    def op_fifo(self, p):
-        os.mkfifo(self.at(p), 0o600)
-
-    def op_chardev(self, p):
-        os.mknod(self.at(p), stat.S_IFCHR | 0o600, os.makedev(300, 70000))
-
-    def op_link(self, a, b):
-        if a.startswith("@"):
-            checked(libc.linkat(self.handles[a[1:]], b"", AT_FDCWD,
-                                self.at(b).encode(), AT_EMPTY_PATH))
-        else:
-            os.link(self.at(a), self.at(b), follow_symlinks=False)
-
-    def op_unlink(self, p):
-        if stat.S_ISDIR(os.lstat(self.at(p)).st_mode):
-            os.rmdir(self.at(p))
-        else:
-            os.unlink(self.at(p))
-
-    def op_rename(self, a, b):
-        os.rename(self.at(a), self.at(b))
-
-    def op_exchange(self, a, b):
-        checked(libc.renameat2(AT_FDCWD, self.at(a).encode(), AT_FDCWD,
-                               self.at(b).encode(), RENAME_EXCHANGE))
-
-    def op_chmod(self, p, mode):
-        os.chmod(self.at(p), int(mode, 8))
-
-    def op_chown(self, p, uid):
-        os.lchown(self.at(p), int(uid), -1)
-
-    def op_setx(self, p, name, value):
-        os.setxattr(self.at(p), name, value.encode())
-
-    def op_rmx(self, p, name):
-        os.removexattr(self.at(p), name)
-
-    def op_nocow(self, p):
-        run("chattr", "+C", self.at(p))
-
-    def op_compress(self, p):
-        run("chattr", "+c", self.at(p))
-
-    def op_write(self, p, at, length, seed, flags=os.O_RDWR):
-        data = pattern(number(at), number(length), int(seed))
-        self.fd_do(p, lambda fd: os.pwrite(fd, data, number(at)), flags)
-
-    def op_dwrite(self, p, at, length, seed):
-        self.op_write(p, at, length, seed, os.O_RDWR | os.O_DSYNC)
-
-    def op_punch(self, p, at, length):
-        self.fallocate(p, FALLOC_PUNCH | FALLOC_KEEP_SIZE, at, length)
-
-    def op_zero(self, p, at, length):
-        self.fallocate(p, FALLOC_ZERO | FALLOC_KEEP_SIZE, at, length)
-
-    def op_falloc(self, p, at, length):
-        self.fallocate(p, FALLOC_KEEP_SIZE, at, length)
-
-    def op_fallocx(self, p, at, length):
-        self.fallocate(p, 0, at, length)
-
-    def op_truncate(self, p, size):
-        self.fd_do(p, lambda fd: os.ftruncate(fd, number(size)))
-
-    def op_reflink(self, a, b):
-        run("cp", "--reflink=always", self.at(a), self.at(b))
-
-    def op_clone(self, a, at, length, b, to):
-        def clone(src):
-            arg = struct.pack("qQQQ", src, number(at), number(length),
-                              number(to))
-            try:
-                self.fd_do(b, lambda fd: fcntl.ioctl(fd, FICLONERANGE, arg))
-            except OSError as e:
-                # Two names of one file, and the ranges overlap.
-                if e.errno != errno.EINVAL:
-                    raise
-        self.fd_do(a, clone)
-
-    def op_writeout(self, p):
-        self.fd_do(p, lambda fd: checked(libc.sync_file_range(
-            fd, ctypes.c_long(0), ctypes.c_long(0), 7)))
-
-    def op_evict(self):
-        with open("/proc/sys/vm/drop_caches", "w") as f:
-            f.write("2")
-
-    def op_fsync(self, p):
-        self.fd_do(p, os.fsync, os.O_RDONLY)
-
-    def op_fdatasync(self, p):
-        self.fd_do(p, os.fdatasync, os.O_RDONLY)
-
-    def op_sync(self):
-        self.fd_do(".", lambda fd: checked(libc.syncfs(fd)), os.O_RDONLY)
-
-    op_fua = op_dwrite
-
-    def op_hold(self, p):
-        self.op_open(p, "held")
-
-    def op_fsyncheld(self):
-        self.op_fsync("@held")
-
-    def op_subvol(self, p):
-        run("btrfs", "-q", "subvolume", "create", self.at(p))
-        self.op_create(p + "/disk")
-        self.op_chmod(p + "/disk", "600")
-        self.op_truncate(p + "/disk", "1m")
-
-    def op_snap(self, a, b):
-        run("btrfs", "-q", "subvolume", "snapshot", self.at(a), self.at(b))
-
-    def op_rmsubvol(self, p):
-        run("btrfs", "-q", "subvolume", "delete", self.at(p))
-
-    def op_open(self, p, h):
-        self.handles[h] = os.open(self.at(p), os.O_RDWR)
-
-    def op_tmpfile(self, p, h):
-        self.handles[h] = os.open(self.at(p), os.O_RDWR | os.O_TMPFILE,
-                                  0o644)
-
-    def op_close(self, h):
-        os.close(self.handles.pop(h))
-
-
-def dmesg():
-    return subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True,
-                          errors="replace").stdout.splitlines()
-
-
-class Mount:
-    def __init__(self, image, top, options="", listen=True):
-        self.image, self.top, self.listen = image, top, listen
-        self.options = "loop" + ("," + options if options else "")
-
-    def __enter__(self):
-        os.makedirs(self.top, exist_ok=True)
-        self.mark = dmesg()[-1:] if self.listen else []
-        run("mount", "-t", "btrfs", "-o", self.options, self.image, self.top)
-        self.linux = Linux(self.top)
-        return self.linux
-
-    def __exit__(self, kind, value, trace):
-        self.linux.close()
-        dev = run("findmnt", "-no", "SOURCE", self.top).strip()[5:]
-        run("umount", self.top)
-        if not self.listen or kind is not None:
-            return
-        lines = dmesg()
-        if self.mark and self.mark[0] in lines:
-            lines = lines[lines.index(self.mark[0]) + 1:]
-        bad = [line for line in lines if re.search(
-            r"BTRFS (error|critical|warning)", line) and dev + ")" in line]
-        if bad:
-            raise Failure("the kernel says: " + bad[0])
 
 
 # --- looking, as look.c does ---
@@ -339,73 +79,6 @@ def compare(got, want, who):
     raise Failure("%s differs:\n%s" % (who, "\n".join(diff[:12])))
 
 
-def check(image):
-    out = run("btrfs", "check", "--readonly", image)
-    if "no error found" not in out or re.search(
-            "^ERROR|^WARNING|mismatch|bad |wrong |missing", out, re.M):
-        raise Failure("btrfs check: " + out)
-
-
-def scrub(top):
-    out = run("btrfs", "scrub", "start", "-BR", top)
-    if re.search(r"_errors: [^0]", out) or "data_bytes_scrubbed" not in out:
-        raise Failure("scrub: " + out)
-
-
-def remove_all(top):
-    """Nothing may be left that cannot be removed."""
-    for here, dirs, files in os.walk(top, topdown=False):
-        for name in dirs + files:
-            p = os.path.join(here, name)
-            st = os.lstat(p)
-            if stat.S_ISDIR(st.st_mode):
-                if st.st_ino == 256:
-                    run("btrfs", "-q", "subvolume", "delete", p)
-                else:
-                    os.rmdir(p)
-            else:
-                os.unlink(p)
-
-
-# --- scenarios ---
-
-class Scenario:
-    def __init__(self, name, words):
-        self.name, self.words = name, words
-        self.base, self.ops = [], []
-
-    def texts(self):
-        for what, ops in (("base", self.base), ("ops", self.ops)):
-            yield "%s: %s" % (what, "; ".join(map(" ".join, ops)))
-
-
-def expand(text):
-    for part in text.split(";"):
-        words = part.split()
-        if words[:1] == ["for"]:
-            for i in range(int(words[1])):
-                yield [w.replace("%", str(i)) for w in words[2:]]
-        elif words:
-            yield words
-
-
-def parse(path):
-    scenarios, section = [], None
-    with open(path) as f:
-        for line in f:
-            line = line.split("#")[0].strip()
-            if line.startswith("="):
-                words = line[1:].split()
-                scenarios.append(Scenario(words[0], words[1:]))
-                continue
-            m = re.match("(base|ops):(.*)", line)
-            if m:
-                section, line = m.groups()
-            if line:
-                getattr(scenarios[-1], section).extend(expand(line))
-    return scenarios
-
-
 class Bench:
     """Where scenarios are carried out."""
 
@@ -417,25 +90,16 @@ class Bench:
         self.top = os.path.join(args.dir, "top")
 
     def make(self, s, nodesize, holes):
-        if os.path.exists(self.image):
-            os.unlink(self.image)
-        with open(self.image, "wb") as f:
-            f.truncate(128 << 20 if "small" in s.words else 256 << 20)
         options = ["-O", "^no-holes" if holes else "no-holes"]
         if "mixed" in s.words:
             options += ["-M"]
             nodesize = 4096
         if "no-fst" in s.words:
             options += ["-R", "^free-space-tree"]
-        for attempt in range(5):
-            try:
-                run("mkfs.btrfs", "-q", "-n", str(nodesize), *options,
-                    self.image)
-                break
-            except Failure as e:
-                # A loop device of somebody else's that is just going.
-                if "mount status" not in str(e) or attempt == 4:
-                    raise
+        if os.path.exists(self.image):
+            os.unlink(self.image)
+        make_pool(self.image, (128 if "small" in s.words else 256) << 20,
+                  "-n", str(nodesize), *options)
 
     def has_log(self, image):
         with open(image, "rb") as f:

@@ -26,7 +26,7 @@ ok "mount" mount_loop "$img" "$tmp/mnt" compress=zstd || done_testing
 ) >"$tmp/make.log" 2>&1 && pass "make files" ||
   { fail "make files"; diag "$(cat "$tmp/make.log")"; }
 sums=$(cd "$tmp/mnt" && md5sum vm1/disk isos/old/x.iso tiny clone.raw)
-ok "unmount" umount "$tmp/mnt"
+ok "unmount" unmount "$tmp/mnt"
 
 serve "$img" || { fail "serve"; done_testing; }
 is "$(nbdinfo --list --json "$nbdkit_uri" | /usr/bin/python3 -c '
@@ -71,7 +71,7 @@ ok "the kernel writes" bash -c "cd '$tmp/mnt' &&
    head -c 3M /dev/urandom | dd of=vm1/disk bs=64k seek=11 conv=notrunc,fsync &&
    btrfs subvolume snapshot vm1 vm2"
 want=$(md5sum <"$tmp/mnt/vm1/disk" | cut -d' ' -f1)
-ok "unmount" umount "$tmp/mnt"
+ok "unmount" unmount "$tmp/mnt"
 ok "the kernel has no complaint" kernel_is_content
 
 serve "$img" || { fail "serve"; done_testing; }

@@ -42,7 +42,7 @@ judge_snapshots ()
   ok "$name: btrfs check" check_clean "$img"
   if ok "$name: mount" mount_loop "$img" "$dir"; then
     ok "$name: scrub" scrub_clean "$dir"
-    ok "$name: unmount" umount "$dir"
+    ok "$name: unmount" unmount "$dir"
     ok "$name: the kernel has no complaint" kernel_is_content
   fi
 }
