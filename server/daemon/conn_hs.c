@@ -239,7 +239,7 @@ answer_open (struct conn *c, struct job *j)
 }
 
 /* An export that was only asked about is closed by a worker again; the
- * handshake goes on when that is done.
+ * handshake goes on when that is done, if the connection lives.
  */
 static bool
 close_first (struct conn *c, struct job *j)
@@ -255,7 +255,8 @@ close_first (struct conn *c, struct job *j)
   }
   closing->handle = j->handle;
   j->handle = NULL;
-  c->state = CONN_ASKING;
+  if (c->state == CONN_HANDSHAKE)
+    c->state = CONN_ASKING;
   conn_submit (c, closing);
   return true;
 }

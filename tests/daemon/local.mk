@@ -36,6 +36,7 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/control_socket.py \
 	tests/daemon/lib.sh \
 	tests/daemon/handshake.py \
+	tests/daemon/leave.py \
 	tests/daemon/limits.py \
 	tests/daemon/metrics.py \
 	tests/daemon/options.py \

@@ -5,6 +5,7 @@
  *   exports=N      names e0 .. e(N-1) (default 1; "" is e0)
  *   try=false      never answer try-calls
  *   delay-ms=N     every blocking call sleeps first
+ *   open-delay-ms=N  so does open, whatever the host wishes
  *   bad-at=OFFSET  reads and writes that touch it fail with EIO and a text
  *   model=N        thread model (0 .. 3, default 3)
  *   log=FILE       a line per open and close
@@ -31,7 +32,7 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 static int64_t size = 16 << 20, bad_at = -1;
-static unsigned exports = 1, delay_ms, model = 3;
+static unsigned exports = 1, delay_ms, open_delay_ms, model = 3;
 static bool try_calls = true;
 static const char *log_file;
 static char **memory;
@@ -94,6 +95,8 @@ test_config (const char *key, const char *value)
     return nbdkit_parse_unsigned (key, value, &exports);
   if (strcmp (key, "delay-ms") == 0)
     return nbdkit_parse_unsigned (key, value, &delay_ms);
+  if (strcmp (key, "open-delay-ms") == 0)
+    return nbdkit_parse_unsigned (key, value, &open_delay_ms);
   if (strcmp (key, "model") == 0)
     return nbdkit_parse_unsigned (key, value, &model);
   if (strcmp (key, "log") == 0) {
@@ -190,6 +193,10 @@ test_open (int readonly)
   if (sscanf (name, "e%u%c", &n, &end) != 1 || n >= exports) {
     nbdkit_error ("no export is named \"%s\"", name);
     return NULL;
+  }
+  if (open_delay_ms > 0) {
+    log_line ("opening");
+    usleep (open_delay_ms * 1000);
   }
   h = calloc (1, sizeof *h);
   if (h) {

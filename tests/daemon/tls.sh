@@ -56,6 +56,36 @@ ok "start, TLS offered" start_daemon --tls on --tls-psk "$tmp/keys.psk" \
 ok "clear text" nbdinfo "$uri"
 ok "TLS" nbdinfo "$(psk keys.psk)"
 ok "stop" stop_daemon
+
+# Who is cut off while the plugin is slow to open an export stays dead.
+leave () # HOW tls|clear
+{
+  timeout 60 python3 "$abs_top_srcdir/tests/daemon/leave.py" "$sock" \
+    "$tmp/control.sock" "$1" "$daemon_pid" "$tmp/plugin.log" "$2"
+}
+closed ()
+{
+  local i
+  for (( i = 0; i < 100; i++ )); do
+    [ "$(plugin_log_count open)" = "$(plugin_log_count close)" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+ok "start, a plugin that is slow to open" start_daemon --tls on \
+  --tls-certificates "$tmp/pki" --plugin "$TEST_PLUGIN" open-delay-ms=300 \
+  log="$tmp/plugin.log"
+for how in tls clear; do
+  rm -f "$tmp/plugin.log"
+  ok "kicked while its export is opened ($how)" leave kick $how
+  ok "what was opened is closed ($how)" closed
+  is "$(plugin_log_count opening)" 1 "what it had asked next is not done ($how)"
+done
+ok "still serving" nbdinfo "$uri"
+ok "the server ends meanwhile" leave term tls
+ok "as it should" wait "$daemon_pid"
+daemon_pid=
+
 fails_with 1 'cannot load' "no such certificates" "$DAEMON" --tls on \
   --tls-certificates "$tmp/nowhere" --plugin memory 1M
 fails_with 2 'needs' "TLS without credentials" "$DAEMON" --tls on \
