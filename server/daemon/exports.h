@@ -53,7 +53,8 @@ extern struct export_settings rules_find (const struct rules *,
                                           const char *name);
 /* May this peer open export NAME?  One that begins with "@" shows what all
  * others hold (a pool's image of itself): without a rule of its own it is for
- * who may open all of them.
+ * who may open all of them.  A snapshot shows what its volume held: without a
+ * rule of its own it is for who may open that, too.
  */
 extern bool rules_let_in (const struct rules *, const char *name,
                           const struct host_context *);

@@ -387,17 +387,56 @@ names_image (const struct rule *r, const struct asked *a)
   return r->name[0] == '@' && r->allow != NULL && applies (r, a);
 }
 
-bool
-rules_let_in (const struct rules *x, const char *name,
-              const struct host_context *c)
+/* TO (NBD_MAX_STRING + 1 bytes) becomes the name of what NAME was once: a
+ * pool's "vm1@nightly" was vm1.  0: it is no snapshot; else the bytes of NAME
+ * with which a pattern that means snapshots at least begins.
+ */
+static size_t
+snapshot_of (const struct rules *x, const char *name, char *to)
+{
+  const size_t top = strcspn (name, "/");
+  const char *at = memchr (name, '@', top);
+
+  if (x->rule_name == NULL || at == NULL || strlen (name) > NBD_MAX_STRING)
+    return 0;
+  memcpy (to, name, at - name);
+  strcpy (to + (at - name), name + top);
+  return at - name + 1;
+}
+
+/* A rule for NAME's first LEN bytes or more, not for a shorter beginning. */
+static bool
+has_own_rule (const struct rules *x, const char *name, size_t len)
 {
   struct asked asked;
   size_t i;
 
+  ask_for (x, name, &asked);
+  for (i = 0; i < x->count; ++i) {
+    const struct rule *r = &x->v[i];
+
+    if (r->allow != NULL && (!r->pattern || r->len >= len) &&
+        applies (r, &asked))
+      return true;
+  }
+  return false;
+}
+
+bool
+rules_let_in (const struct rules *x, const char *name,
+              const struct host_context *c)
+{
+  char original[NBD_MAX_STRING + 1];
+  struct asked asked;
+  size_t i, len;
+
   if (!access_allows (rules_find (x, name).allow, c))
     return false;
-  if (name[0] != '@')
-    return true;
+  if (name[0] != '@') {
+    len = snapshot_of (x, name, original);
+    return len == 0 || has_own_rule (x, name, len) ||
+      access_allows (rules_find (x, original).allow, c);
+  }
   ask_for (x, name, &asked);
   for (i = 0; i < x->count; ++i)
     if (names_image (&x->v[i], &asked))

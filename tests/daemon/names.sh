@@ -55,6 +55,43 @@ is "$(raw go plain/disk)" "$refused" "a file \"disk\" that is no volume"
 is "$(raw go @pool | cut -d' ' -f1)" open "the image under its longer name"
 ok "stop" stop_daemon
 
+# --- what a snapshot shows is what its volume held ---
+
+snapshots_for () # WHAT SECTION-LINE...
+{
+  write_config "${@:2}"
+  ok "$1: start" serve
+}
+"$BTRNBD" -d "$img" snapshot vm1 vm2 s
+"$BTRNBD" -d "$img" put "$tmp/zero" vm3/more >/dev/null
+"$BTRNBD" -d "$img" snapshot vm3 s
+snapshots_for "a closed volume" "[export vm1]" "allow = none" \
+  "[export vm3/more]" "allow = none"
+for asked in vm1@s /vm1@s vm1@s/disk vm1@s//disk/ vm3@s/more; do
+  is "$(raw go $asked)" "$refused" "a closed volume: $asked is refused"
+done
+is "$(raw list | grep -c '^vm1')" 0 "a closed volume: its snapshot is hidden"
+is "$(raw go vm2@s)" "open 1048576 ro" "a closed volume: another's snapshot"
+is "$(raw go vm3@s)" "open 1048576 ro" "a closed file beside a volume"
+ok "stop" stop_daemon
+snapshots_for "a rule of its own" "[export vm1]" "allow = none" \
+  "[export vm1@s]" "allow = any" "[export vm2]" "allow = none" \
+  "[export vm2@*]" "allow = any"
+is "$(raw go vm1)" "$refused" "a rule of its own: not for the volume"
+is "$(raw go vm1@s/disk)" "open 1048576 ro" "a rule of its own: opened"
+is "$(raw go vm2@s)" "open 1048576 ro" "a pattern for snapshots: opened"
+is "$(raw list | grep -c '@s')" 4 "a rule of its own: listed"
+ok "stop" stop_daemon
+snapshots_for "a pattern for both" "[export *]" "allow = any" \
+  "[export vm*]" "allow = any" "[export vm1]" "allow = none"
+is "$(raw go vm1@s)" "$refused" "a pattern for both is none of its own"
+ok "stop" stop_daemon
+snapshots_for "an open volume" "[export *]" "allow = none" "[export vm1]" \
+  "allow = any"
+is "$(raw go vm1@s)" "$refused" "an open volume opens no snapshots"
+ok "stop" stop_daemon
+"$BTRNBD" -d "$img" rm vm1@s vm2@s vm3@s
+
 # --- what is wrong is told by --check-config ---
 
 wrong_names ()
