@@ -9,12 +9,16 @@
 struct shield {
   struct device base;          /* must be first */
   struct device *inner;        /* borrowed */
+  unsigned runs;               /* batches so far (atomic) */
 };
 
 static inline void
 shield_run (struct device *dev, struct io_op *ops, size_t n)
 {
-  device_run (((struct shield *) dev)->inner, ops, n);
+  struct shield *s = (struct shield *) dev;
+
+  __atomic_fetch_add (&s->runs, 1, __ATOMIC_RELAXED);
+  device_run (s->inner, ops, n);
 }
 
 static inline void

@@ -26,16 +26,19 @@
 
 struct lab {
   struct device *recorder;
+  struct shield *shield;       /* above it; the pool's */
   struct btrnbd_pool *pool;
   struct device *image;        /* after the cut */
   struct record_player *player;
   size_t events;               /* what follows is counted from here */
+  unsigned runs;
   struct btrnbd_pool_stats stats;
 };
 
 struct cost {
   unsigned barriers;           /* flushes of the device */
   unsigned supers;             /* first copies written, with FUA */
+  unsigned trips;              /* times that the disk was waited for */
   uint64_t syncs, commits;
 };
 
@@ -43,20 +46,20 @@ static void
 mark (struct lab *l)
 {
   l->events = record_count (l->recorder);
+  l->runs = l->shield->runs;
   btrnbd_pool_get_stats (l->pool, &l->stats);
 }
 
-static struct btrnbd_pool *
-open_on (struct device *dev, bool read_only)
+static void
+open_on (struct lab *l, struct device *dev, bool read_only)
 {
   const struct btrnbd_open_opts opts = {
     .commit_interval = UINT32_MAX, .no_lock = true, .workers = 1,
     .read_only = read_only };
   struct device *shield = shield_new (dev);
-  struct btrnbd_pool *p;
 
-  pool_ok (btrnbd_pool_open_devices (&shield, 1, &opts, &p));
-  return p;
+  l->shield = (struct shield *) shield;
+  pool_ok (btrnbd_pool_open_devices (&shield, 1, &opts, &l->pool));
 }
 
 static struct btrnbd_file *
@@ -89,7 +92,7 @@ setup (void **state)
   pool_ok (device_mem_new ("disk", SIZE, &mem));
   pool_ok (record_new (mem, &l->recorder));
   pool_ok (btrnbd_mkfs_device (l->recorder, &mkfs));
-  l->pool = open_on (l->recorder, false);
+  open_on (l, l->recorder, false);
   pool_ok (btrnbd_create (l->pool, "cow", 0644, false));
   pool_ok (btrnbd_create (l->pool, "nocow", 0644, true));
   pool_ok (btrnbd_mkdir (l->pool, "dir", 0755));
@@ -133,6 +136,7 @@ cost_of (struct lab *l)
   btrnbd_pool_get_stats (l->pool, &now);
   c.syncs = now.log_syncs - l->stats.log_syncs;
   c.commits = now.commits - l->stats.commits;
+  c.trips = l->shield->runs - l->runs;
   for (i = l->events; record_get (l->recorder, i, &ev); ++i) {
     c.barriers += ev.kind == RECORD_FLUSH;
     c.supers += ev.kind == RECORD_WRITE && ev.offset == super_offset (0);
@@ -153,18 +157,20 @@ cut (struct lab *l)
   pool_ok (device_mem_new ("start", SIZE, &start));
   pool_ok (record_player_new (l->recorder, start, &l->player));
   pool_ok (record_image (l->player, &at, &l->image));
-  l->pool = open_on (l->image, true);
+  open_on (l, l->image, true);
 }
 
-#define is_cost(l, b, s, y, c)                  \
+#define is_cost(l, t, b, s, y, c)               \
   do {                                          \
     const struct cost cost_ = cost_of (l);      \
+    assert_int_equal (cost_.trips, t);          \
     assert_int_equal (cost_.barriers, b);       \
     assert_int_equal (cost_.supers, s);         \
     assert_int_equal (cost_.syncs, y);          \
     assert_int_equal (cost_.commits, c);        \
   } while (0)
-#define costs_a_log_sync(l) is_cost (l, 1, 1, 1, 0)
+/* Data and log, the barrier, the superblock. */
+#define costs_a_log_sync(l) is_cost (l, 3, 1, 1, 1, 0)
 
 static void
 costs_a_commit (struct lab *l)
@@ -206,7 +212,7 @@ nocow_in_place (void **state)
   put (f, 'b', 3);
   pool_ok (btrnbd_flush (f));
   btrnbd_file_close (f);
-  is_cost (l, 1, 0, 0, 0);
+  is_cost (l, 2, 1, 0, 0, 0);
   cut (l);
   holds (l, "nocow", 3, 'b');
   holds (l, "nocow", 4, 'a');
@@ -225,11 +231,33 @@ contents (void **state)
   costs_a_log_sync (l);
   mark (l);
   pool_ok (btrnbd_flush (f)); /* nothing is new */
-  is_cost (l, 0, 0, 0, 0);
+  is_cost (l, 0, 0, 0, 0, 0);
   btrnbd_file_close (f);
   cut (l);
   holds (l, "cow", 3, 'b');
   holds (l, "cow", 4, 'a');
+}
+
+/* Of a file that nobody has looked at since the pool was opened. */
+static void
+contents_of_new_open (void **state)
+{
+  struct lab *l = *state;
+  struct btrnbd_file *f;
+
+  pool_ok (btrnbd_pool_close (l->pool));
+  open_on (l, l->recorder, false);
+  f = file (l, "cow");
+  put (f, 'b', 3);
+  pool_ok (btrnbd_flush (f));   /* reads what leads to the old extent */
+  mark (l);
+  put (f, 'c', 9);
+  pool_ok (btrnbd_flush (f));
+  btrnbd_file_close (f);
+  costs_a_log_sync (l);
+  cut (l);
+  holds (l, "cow", 3, 'b');
+  holds (l, "cow", 9, 'c');
 }
 
 static void
@@ -327,7 +355,7 @@ new_file (void **state)
   mark (l);
   pool_ok (btrnbd_flush (f));
   btrnbd_file_close (f);
-  costs_a_log_sync (l);
+  is_cost (l, 4, 1, 1, 1, 0);   /* what was a hole is written first */
   cut (l);
   holds (l, "dir/f", 0, '\0');
   holds (l, "dir/f", 1, 'n');
@@ -378,6 +406,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     lab_test (nocow_in_place),
     lab_test (contents),
+    lab_test (contents_of_new_open),
     lab_test (fua),
     lab_test (size_and_holes),
     lab_test (times_are_of_fsync),

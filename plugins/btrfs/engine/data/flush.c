@@ -107,6 +107,20 @@ collect (struct file_data *f, uint64_t start, uint64_t end,
   return r;
 }
 
+/* What the run takes the place of is known when this returns, as far as it can
+ * be: of a file that was just opened nothing is, and a writer that copies does
+ * not ask.
+ */
+static void
+look_up (struct data_flush *df)
+{
+  struct mapping m;
+
+  if (df->w.runs == 1 &&
+      map_lookup (df->w.f, run_offset (&df->w, &df->w.run[0]), &m) < 0)
+    err_clear ();               /* the insertion will meet it */
+}
+
 /* Decide and allocate; written at once when it is not of the plain kind. */
 static bool
 is_left_to_log (struct data_flush *df)
@@ -116,6 +130,7 @@ is_left_to_log (struct data_flush *df)
   df->result = writeout_prepare (&df->w);
   if (df->result < 0)
     return false;
+  look_up (df);
   if (is_fit (df) &&
       !dirty_any_but (w->f, &df->batch, df->start, df->end, df->seq) &&
       writeout_ops (&df->w, df->op, df->iov, df->first) == 1)
