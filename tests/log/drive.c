@@ -13,8 +13,9 @@
  *   fua P OFFSET LEN SEED | hold P | fsyncheld | reflink A B
  *   clone A FROM LEN B TO
  *
- * A write beyond the end makes the file longer first.  `writeout` does what
- * memory pressure may do at any time.  At the end of the script everything in
+ * A write beyond the end makes the file longer first.  `fsync` of a file is a
+ * FLUSH of its export where it may.  `writeout` does what memory pressure may
+ * do at any time.  At the end of the script everything in
  * memory is dropped; counters go to standard output.
  */
 #include <config.h>
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fs/api_priv.h"
 
@@ -214,9 +216,28 @@ op_rmx (char **w)
 }
 
 static void
+flush_path (const char *path)
+{
+  struct btrnbd_file *f = open_path (path);
+
+  must (btrnbd_flush (f), "flush");
+  btrnbd_file_close (f);
+}
+
+/* Of a file, in every other line, a FLUSH, which promises the same but for
+ * times, and may write data and log together.
+ */
+static void
 op_fsync (char **w)
 {
-  must (btrnbd_fsync (pool, strcmp (w[0], ".") == 0 ? "" : w[0]), "fsync");
+  const char *path = strcmp (w[0], ".") == 0 ? "" : w[0];
+  struct btrnbd_stat st;
+
+  must (btrnbd_stat (pool, path, &st), path);
+  if (S_ISREG (st.mode) && line_number % 2 == 0)
+    flush_path (path);
+  else
+    must (btrnbd_fsync (pool, path), "fsync");
 }
 
 static void

@@ -37,13 +37,13 @@ struct slow {
   struct mutex lock;           /* protects everything below */
   struct cond changed;
   bool armed, held;
-  char fails;                  /* the next block of such data */
+  char fails;                  /* the next write that begins with such data */
 };
 
 static bool
 is_block_of (const struct io_op *op, char what)
 {
-  return op->kind == IO_WRITE && op->len == BLOCK &&
+  return op->kind == IO_WRITE && op->len > 0 && op->len <= 2 * BLOCK &&
     *(const char *) op->iov[0].iov_base == what;
 }
 
@@ -386,10 +386,12 @@ test_11_write_fails (void **state)
   ok (btrnbd_flush (f));
   btrnbd_pool_get_stats (l.pool, &before);
   put (f, 'c', 2);
+  put (f, 'x', 7);              /* in the same write */
   slow_fail (l.slow, 'c');
   assert_true (btrnbd_flush (f) < 0);
   err_clear ();
   holds (f, 'c', 2);           /* from memory */
+  holds (f, 'x', 7);
   btrnbd_pool_get_stats (l.pool, &after);
   assert_int_equal (after.log_syncs, before.log_syncs);
   /* The next one writes it elsewhere; a commit, as the log is void. */
@@ -405,6 +407,7 @@ test_11_write_fails (void **state)
   holds (f, 'b', 1);
   holds (f, 'c', 2);
   holds (f, 'd', 3);
+  holds (f, 'x', 7);
   btrnbd_file_close (f);
   /* What is left when the power goes right after the failure. */
   put (f = file_of (&l, "f", 0), 'e', 2);

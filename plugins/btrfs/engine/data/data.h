@@ -86,30 +86,33 @@ extern int data_write_out (struct data *, struct inode *, uint64_t offset,
                            uint64_t len);
 extern int data_write_out_all (struct data *);
 
-/* As data_write_out, but where the range has nothing more than one small new
- * extent in place of others to write, that is left to the log: its caller
- * writes the extent beside the blocks of the log, not to wait for the disk
+/* As data_write_out, but where the range has nothing more to write than few
+ * pages that take the place of extents or holes, that is left to the log: its
+ * caller writes them beside the blocks of the log, not to wait for the disk
  * twice.  *ret NULL: all is written out, as by data_write_out.
  *
  * Else: either data_flush_write, or, with inode.lock held from the first to
- * the last and a handle with room for DATA_FLUSH_ITEMS, data_flush_get,
- * data_flush_op is run, data_flush_insert.  Then data_flush_end.
+ * the last and a handle with room for data_flush_items, data_flush_fits,
+ * data_flush_get for each extent, data_flush_op is run, data_flush_insert.
+ * Then data_flush_end.
  */
 struct data_flush;
 extern int data_flush_begin (struct data *, struct inode *, uint64_t offset,
                              uint64_t len, struct data_flush **ret);
-#define DATA_FLUSH_ITEMS 4
+extern unsigned data_flush_items (const struct data_flush *);
+/* False: the file is no longer fit for it. */
+extern bool data_flush_fits (const struct data_flush *, size_t *ret_extents);
 struct data_flush_extent {
   uint64_t offset, len;        /* in the file */
   uint64_t disk;
   const uint8_t *sums;         /* of each sector; NULL: none */
   struct btrfs_file_extent item;
 };
-/* False: the file is no longer fit for it. */
-extern bool data_flush_get (struct data_flush *, uint64_t transid,
-                            struct data_flush_extent *ret);
+/* Number K, in the order of the file. */
+extern void data_flush_get (const struct data_flush *, size_t k,
+                            uint64_t transid, struct data_flush_extent *ret);
 extern struct volume_op *data_flush_op (struct data_flush *);
-/* The extent enters the file if the operation was a success. */
+/* The extents enter the file if the operation was a success. */
 extern int data_flush_insert (struct data_flush *, struct txn *);
 extern int data_flush_write (struct data_flush *);
 /* The error of the write, if any; then the data is dirty as before. */

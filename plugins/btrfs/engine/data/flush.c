@@ -1,14 +1,14 @@
 /* data: a FLUSH whose data is written together with its log.
  *
  * A write-out that a FLUSH waits for is one trip to the disk before the log's
- * own.  For the plain case, one small run that takes the place of extents, the
- * two are one: what will be the file's extent is known once the run has its
- * place, so the log is told of it before it is written, and the tree is
- * changed when it has been.
+ * own.  For the plain case, few pages that are neighbours on the disk and take
+ * the place of extents or holes, the two are one: what will be the file's
+ * extents is known once the pages have their place, so the log is told of them
+ * before they are written, and the tree is changed when they have been.
  *
  * That keeps the order of durability: the superblock that leads to the log is
- * written after a barrier behind both; the tree leads to the extent only when
- * it is written; and whoever logs it holds a handle, so no commit comes in
+ * written after a barrier behind both; the tree leads to the extents only when
+ * they are written; and whoever logs it holds a handle, so no commit comes in
  * between.  If the write fails the log of this transaction is given up, and
  * the pages are dirty as before.
  */
@@ -21,7 +21,7 @@
 #include "base/math.h"
 #include "data/writeout.h"
 
-#define FLUSH_PAGES 32
+#define FLUSH_PAGES WRITEOUT_LOGGED_RUNS
 
 struct data_flush {
   struct writeout w;
@@ -33,28 +33,43 @@ struct data_flush {
   int result;
 };
 
-/* One run over plain extents inside the file: only the extent items change,
- * neither size nor nbytes.
+/* Is it known that what RUN takes the place of is plain extents or holes,
+ * inside the file?  Then extent items change, and nbytes, which no log need
+ * tell; the size does not.
  */
 static bool
-is_plain (struct data_flush *df)
+is_plain_run (const struct writeout *w, const struct wo_run *run)
 {
-  const struct writeout *w = &df->w;
-  const struct file_data *f = w->f;
+  const uint64_t end = run_offset (w, run) + run_len (w, run);
+  uint64_t pos = run_offset (w, run);
   struct mapping old;
   bool known;
-  uint64_t end;
 
-  if (w->runs != 1 || w->run[0].mode != WO_COW || w->run[0].failed)
+  if (run->mode != WO_COW || run->failed || end > w->f->inode->disk_size)
     return false;
-  end = run_offset (w, &w->run[0]) + run_len (w, &w->run[0]);
-  map_peek (w->f, run_offset (w, &w->run[0]), &old, &known);
-  return known && old.kind == MAP_REGULAR && old.compression == 0 &&
-    old.offset + old.len >= end && end <= f->inode->disk_size;
+  for (; pos < end; pos = old.offset + old.len) {
+    map_peek (w->f, pos, &old, &known);
+    if (!known || old.compression != 0 ||
+        (old.kind != MAP_REGULAR && old.kind != MAP_HOLE))
+      return false;
+  }
+  return true;
 }
 
 static bool
-is_fit (struct data_flush *df)
+is_plain (const struct data_flush *df)
+{
+  const struct writeout *w = &df->w;
+  bool plain = w->runs > 0 && w->runs <= WRITEOUT_LOGGED_RUNS;
+  size_t k;
+
+  for (k = 0; k < w->runs && plain; ++k)
+    plain = is_plain_run (w, &w->run[k]);
+  return plain;
+}
+
+static bool
+is_fit (const struct data_flush *df)
 {
   struct inode *in = df->w.f->inode;
 
@@ -107,18 +122,26 @@ collect (struct file_data *f, uint64_t start, uint64_t end,
   return r;
 }
 
-/* What the run takes the place of is known when this returns, as far as it can
+/* What the runs take the place of is known when this returns, as far as it can
  * be: of a file that was just opened nothing is, and a writer that copies does
  * not ask.
  */
 static void
 look_up (struct data_flush *df)
 {
+  const struct writeout *w = &df->w;
   struct mapping m;
+  uint64_t pos, end;
+  size_t k;
 
-  if (df->w.runs == 1 &&
-      map_lookup (df->w.f, run_offset (&df->w, &df->w.run[0]), &m) < 0)
-    err_clear ();               /* the insertion will meet it */
+  for (k = 0; k < w->runs; ++k) {
+    end = run_offset (w, &w->run[k]) + run_len (w, &w->run[k]);
+    for (pos = run_offset (w, &w->run[k]); pos < end; pos = m.offset + m.len)
+      if (map_lookup (w->f, pos, &m) < 0) {
+        err_clear ();           /* the insertion will meet it */
+        return;
+      }
+  }
 }
 
 /* Decide and allocate; written at once when it is not of the plain kind. */
@@ -171,24 +194,35 @@ data_flush_begin (struct data *d, struct inode *inode, uint64_t offset,
   return r < 0 ? r : data_write_out (d, inode, offset, len);
 }
 
+unsigned
+data_flush_items (const struct data_flush *df)
+{
+  return writeout_items (df->w.runs);
+}
+
 bool
-data_flush_get (struct data_flush *df, uint64_t transid,
+data_flush_fits (const struct data_flush *df, size_t *ret_extents)
+{
+  assert (mutex_is_mine (&df->w.f->inode->lock));
+  *ret_extents = df->w.runs;
+  return is_plain (df);
+}
+
+void
+data_flush_get (const struct data_flush *df, size_t k, uint64_t transid,
                 struct data_flush_extent *ret)
 {
   const struct writeout *w = &df->w;
-  const struct wo_run *run = &w->run[0];
+  const struct wo_run *run = &w->run[k];
   const uint64_t len = run_len (w, run);
   const struct mapping m = { .offset = run_offset (w, run), .len = len,
     .disk = run->disk, .disk_len = len, .ram = len, .kind = MAP_REGULAR,
     .generation = transid };
 
-  assert (mutex_is_mine (&w->f->inode->lock));
-  if (!is_plain (df))
-    return false;
   *ret = (struct data_flush_extent) { .offset = m.offset, .len = m.len,
-    .disk = m.disk, .sums = file_has_csums (w->f) ? w->sums : NULL };
+    .disk = m.disk, .sums = file_has_csums (w->f)
+      ? w->sums + run->first * w->d->fmt->csum_size : NULL };
   mapping_to_disk (&m, transid, &ret->item);
-  return true;
 }
 
 struct volume_op *
@@ -200,10 +234,12 @@ data_flush_op (struct data_flush *df)
 int
 data_flush_insert (struct data_flush *df, struct txn *txn)
 {
+  size_t k;
+
   assert (mutex_is_mine (&df->w.f->inode->lock));
   df->result = df->op[0].result;
-  if (df->result < 0)
-    df->w.run[0].failed = true;
+  for (k = 0; k < df->w.runs; ++k)
+    df->w.run[k].failed = df->result < 0;
   writeout_written (&df->w);
   if (df->result == 0)
     df->result = writeout_insert_logged (&df->w, txn);

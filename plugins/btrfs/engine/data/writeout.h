@@ -70,9 +70,12 @@ extern int writeout_move (struct writeout *, size_t most);
 
 /* Change the trees for all runs that were written; sets `inserted`. */
 extern int writeout_insert (struct writeout *);
-/* The same in TXN, which has room for DATA_FLUSH_ITEMS, for a batch that is
- * one run; the log has it already.  inode.lock held.
+/* Items to promise space for when so many runs are inserted. */
+extern unsigned writeout_items (size_t runs);
+/* The same in TXN, which has room for those items, for a batch of few runs,
+ * none of which goes in place; the log has them already.  inode.lock held.
  */
+#define WRITEOUT_LOGGED_RUNS 32
 extern int writeout_insert_logged (struct writeout *, struct txn *);
 extern int writeout_run (struct writeout *);
 extern void writeout_note_failure (struct writeout *, int r);

@@ -372,8 +372,8 @@ change (struct group *g)
  * what is above the leaves and the checksums, which are consecutive, is
  * shared.  Too much would look like a full pool to those who write meanwhile.
  */
-static unsigned
-items_for (size_t runs)
+unsigned
+writeout_items (size_t runs)
 {
   return runs / 4 + 4;
 }
@@ -388,7 +388,7 @@ begin (struct group *g)
 
   for (;;) {
     const size_t n = g->to - g->from;
-    const int r = txn_begin (t, items_for (n), &g->txn);
+    const int r = txn_begin (t, writeout_items (n), &g->txn);
 
     if (r != -ERR_nospace_meta || g->w->moved)
       return r;
@@ -437,13 +437,13 @@ run_group (struct group *g)
 int
 writeout_insert_logged (struct writeout *w, struct txn *txn)
 {
-  struct tree_item item;
-  struct btrfs_file_extent body;
-  struct group g = { .w = w, .f = w->f, .txn = txn, .to = 1, .logged = true,
-                     .item = &item, .body = &body };
+  struct tree_item item[WRITEOUT_LOGGED_RUNS];
+  struct btrfs_file_extent body[WRITEOUT_LOGGED_RUNS];
+  struct group g = { .w = w, .f = w->f, .txn = txn, .to = w->runs,
+                     .logged = true, .item = item, .body = body };
   int r;
 
-  assert (w->runs == 1 && takes_part (&w->run[0]));
+  assert (w->runs <= WRITEOUT_LOGGED_RUNS);
   r = change (&g);
   if (r < 0)
     txn_abort (txn, r);

@@ -305,7 +305,7 @@ copy_whole (struct copy *c)
   return r < 0 ? r : copy_range (c, 0, UINT64_MAX);
 }
 
-/* --- an extent to be --- */
+/* --- extents to be --- */
 
 /* E, the bytes [START, END) of a file, without those before FROM and those
  * from TO on.
@@ -398,26 +398,32 @@ insert_to_be (struct copy *c, const struct data_flush_extent *e)
 }
 
 int
-log_extent_to_be (struct logs *logs, struct log_tree *log, struct inode *in,
-                  struct data_flush *data, bool *ret_ok)
+log_extents_to_be (struct logs *logs, struct log_tree *log, struct inode *in,
+                   struct data_flush *data, bool *ret_ok)
 {
   struct copy c = { .logs = logs, .log = log, .inode = in };
   struct data_flush_extent e;
-  int r;
+  size_t n, k;
+  int r = 0;
 
-  *ret_ok = data_flush_get (data, logs->transid, &e);
+  *ret_ok = data_flush_fits (data, &n);
   if (!*ret_ok)
     return 0;
   rwlock_wrlock (&log->tree->lock);
   log->changed = true;
-  r = insert_to_be (&c, &e);
+  for (k = 0; k < n && r == 0; ++k) {
+    data_flush_get (data, k, logs->transid, &e);
+    r = insert_to_be (&c, &e);
+  }
   rwlock_unlock (&log->tree->lock);
   return r;
 }
 
 /* --- what precedes them --- */
 
-/* Neither replay nor fdatasync needs what every write changes. */
+/* Neither replay nor fdatasync needs what every write changes; what a file
+ * occupies is counted when its extents are replayed.
+ */
 static bool
 same_but_times (const void *a, const void *b)
 {
@@ -427,6 +433,7 @@ same_but_times (const void *a, const void *b)
   memcpy (&y, b, sizeof y);
   x.transid = y.transid;
   x.sequence = y.sequence;
+  x.nbytes = y.nbytes;
   x.atime = y.atime;
   x.ctime = y.ctime;
   x.mtime = y.mtime;

@@ -103,11 +103,12 @@ struct logs {
  */
 extern int log_file (struct logs *, struct log_tree *, struct inode *,
                      bool data_only, bool *ret_ok);
-/* After log_file: an extent that the file will have.  *ret_ok false: it will
+/* After log_file: extents that the file will have.  *ret_ok false: it will
  * not, and the log is as it was.
  */
-extern int log_extent_to_be (struct logs *, struct log_tree *, struct inode *,
-                             struct data_flush *, bool *ret_ok);
+extern int log_extents_to_be (struct logs *, struct log_tree *,
+                              struct inode *, struct data_flush *,
+                              bool *ret_ok);
 /* Any other inode (lock held), without entries of a directory. */
 extern int log_inode (struct logs *, struct log_tree *, struct inode *);
 /* All names in ROOT that the transaction has changed and no log_names before

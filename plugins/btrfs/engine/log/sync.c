@@ -399,7 +399,7 @@ log_request (struct logs *l, const struct batch *b, size_t i, bool *ret_ok)
     return log_inode (l, t, in);
   r = log_file (l, t, in, data_only (b, i), ret_ok);
   if (r == 0 && *ret_ok && q->data != NULL)
-    r = log_extent_to_be (l, t, in, q->data, &q->taken);
+    r = log_extents_to_be (l, t, in, q->data, &q->taken);
   return r;
 }
 
@@ -580,7 +580,8 @@ join (struct trans *trans, const struct batch *b, struct txn **ret)
   int r = -ERR_nospace_meta;
 
   for (i = 0; i < b->n; ++i)
-    items += b->request[i]->data != NULL ? DATA_FLUSH_ITEMS : 0;
+    if (b->request[i]->data != NULL)
+      items += data_flush_items (b->request[i]->data);
   if (items > 0)
     r = txn_begin (trans, items, ret);
   if (r != -ERR_nospace_meta)
