@@ -1,6 +1,7 @@
 if HAVE_CMOCKA
 DATA_TESTS = \
 	tests/unit/data-cache \
+	tests/unit/data-cases \
 	tests/unit/data-decompress \
 	tests/unit/data-full \
 	tests/unit/data-keep \
@@ -14,6 +15,9 @@ TESTS += $(DATA_TESTS)
 tests_unit_data_cache_SOURCES = tests/unit/data-cache.c
 tests_unit_data_cache_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_cache_LDADD = $(TEST_LIBS)
+tests_unit_data_cases_SOURCES = tests/unit/data-cases.c
+tests_unit_data_cases_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_cases_LDADD = $(TEST_LIBS)
 tests_unit_data_decompress_SOURCES = tests/unit/data-decompress.c
 tests_unit_data_decompress_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_decompress_LDADD = $(TEST_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) \

@@ -59,6 +59,89 @@ add_files (struct image *im, const char *dir, unsigned from, unsigned n)
   }
 }
 
+/* Of every pointer and root item that btrfs-progs shows, the generation is
+ * that of the block it leads to, which is not always the running one.
+ */
+static void
+generations_agree (struct image *im)
+{
+  static const char awk[] =
+    "/^(leaf|node) [0-9]+ .*generation/ { "
+    "  for (i = 1; i < NF; ++i) "
+    "    if ($i == \"generation\") gen[$2] = $(i + 1); }"
+    "$1 == \"key\" && / block [0-9]+ gen / { "
+    "  for (i = 1; i < NF; ++i) "
+    "    if ($i == \"block\") want($(i + 1), $(i + 3)) }"
+    "$1 == \"generation\" && $5 == \"bytenr\" && $4 != 18446744073709551610 "
+    "  { want($6, $2) }"
+    "function want(b, g) { n++; told[n] = b; as[n] = g } "
+    "END { for (i = 1; i <= n; ++i) { "
+    "    if (as[i] != gen[told[i]]) { bad = 1; print told[i], \"has\", "
+    "      gen[told[i]] \", not\", as[i] } "
+    "    old += as[i] != as[1] } "
+    "  print n, \"pointers\"; exit bad || n < 100 || old == 0 }";
+
+  fflush (stdout);
+  if (run ("btrfs inspect-internal dump-tree %s 2>/dev/null | awk '%s' "
+           ">%s/gens", im->path, awk, im->dir) != 0) {
+    run ("tail -20 %s/gens >&2", im->dir);
+    fail_msg ("generations of pointers");
+  }
+}
+
+static void
+remove_files (struct image *im, const char *dir, unsigned from, unsigned n)
+{
+  char path[128];
+  unsigned i;
+
+  for (i = from; i < from + n; ++i) {
+    snprintf (path, sizeof path, "%s/a-file-with-a-name-of-some-length-%u",
+              dir, i);
+    ok (unlink_path (im, path));
+  }
+}
+
+/* 105: nodes are copied, split, merged and get a new root above or lose the
+ * one they had, with children that were copied earlier, written early, or are
+ * of an earlier transaction and stay.
+ */
+static void
+test_105_child_generation (void **state)
+{
+  struct image im;
+
+  (void) state;
+  image_make (&im, "-n 4096 -s 4096", 256);
+  image_open (&im);
+  make_subvol (&im, "a");
+  add_files (&im, "a", 0, 1500);
+  image_reopen (&im);
+  generations_agree (&im);
+  /* A root of old children, twice in one transaction, and changed. */
+  ok (snapshot (&im, "a", "b", false));
+  add_files (&im, "a", 20000, 2);
+  ok (snapshot (&im, "a", "c", true));
+  add_files (&im, "b", 30000, 300);
+  ok (fs_commit (im.fs));
+  add_files (&im, "b", 31000, 1);
+  image_reopen (&im);
+  generations_agree (&im);
+  /* What is left of the nodes are old leaves; the tree gets lower. */
+  remove_files (&im, "b", 31, 1469 - 31);
+  image_reopen (&im);
+  generations_agree (&im);
+  remove_files (&im, "b", 0, 31);
+  remove_files (&im, "b", 30000, 300);
+  ok (delete_subvol (&im, "a"));
+  ok (subvols_drop_dead (im.fs->subvols, NULL, NULL));
+  image_judge (&im);
+  ok (fs_commit (im.fs));
+  generations_agree (&im);
+  image_close (&im);
+  image_remove (&im);
+}
+
 /* 246: of a subvolume that was made in the same transaction; both are changed
  * in it, too, and a snapshot of the snapshot is made.
  */
@@ -179,6 +262,104 @@ test_250_received (void **state)
   image_remove (&im);
 }
 
+static void
+plant_orphan (struct image *im, uint64_t id)
+{
+  struct tree *rt = roots_pool_tree (im->fs->roots, BTRFS_ROOT_TREE)->tree;
+  struct txn *txn;
+
+  ok (txn_begin (im->fs->trans, 1, &txn));
+  rwlock_wrlock (&rt->lock);
+  ok (tree_insert_data (&txn->tree, rt,
+                        KEY (BTRFS_ORPHAN_OBJECTID, BTRFS_ORPHAN_ITEM, id),
+                        NULL, 0));
+  rwlock_unlock (&rt->lock);
+  ok (txn_end (txn));
+}
+
+static bool
+stop_soon (void *opaque)
+{
+  return ++*(unsigned *) opaque > 3;
+}
+
+/* The pool in PATH has no orphan, in the root tree or elsewhere, and KEPT as
+ * it was.
+ */
+static void
+nothing_left (struct image *im)
+{
+  image_check (im);
+  assert_int_equal (run ("btrfs inspect-internal dump-tree %s | "
+                         "grep -q ORPHAN", im->path), 1);
+  image_mount (im, "ro,subvolid=5");
+  assert_int_equal (run ("cd %s && test $(ls | wc -l) = 1 && "
+                         "test $(ls kept | wc -l) = 50 && "
+                         "test $(btrfs subvolume list . | wc -l) = 1 && "
+                         "test $(btrfs subvolume list -d . | wc -l) = 0",
+                         im->mnt), 0);
+  image_umount (im);
+}
+
+/* 252: orphans of the root tree are subvolumes that have been deleted, one of
+ * them half dropped, with orphans inside; and one that is not there.  Whoever
+ * opens the pool ends what was begun, Linux or we.
+ */
+static void
+test_252_root_orphans (void **state)
+{
+  static const char *const names[] = { "kept", "x0", "x1", "x2" };
+  struct inode *open[ARRAY_SIZE (names)];
+  unsigned i, stops = 0;
+  char path[128];
+  struct image im;
+
+  (void) state;
+  need_kernel ();
+  image_make (&im, "-n 4096", 256);
+  image_open (&im);
+  for (i = 0; i < ARRAY_SIZE (names); ++i) {
+    make_subvol (&im, names[i]);
+    add_files (&im, names[i], 0, i == 0 ? 51 : 400);
+    snprintf (path, sizeof path, "%s/a-file-with-a-name-of-some-length-7",
+              names[i]);
+    open[i] = walk_to (&im, path);
+    ok (unlink_path (&im, path));
+  }
+  ok (fs_commit (im.fs));
+  trans_fail (im.fs->trans, err_new (ERR_shutdown, "crash"));
+  for (i = 0; i < ARRAY_SIZE (names); ++i)
+    inode_put (open[i]);
+  image_kill (&im);
+
+  image_open (&im);
+  for (i = 1; i < ARRAY_SIZE (names); ++i)
+    ok (delete_subvol (&im, names[i]));
+  subvols_set_drop_batch (im.fs->subvols, 2);
+  ok (subvols_drop_dead (im.fs->subvols, stop_soon, &stops));
+  assert_true (stops > 3);
+  plant_orphan (&im, 4000);
+  ok (fs_commit (im.fs));
+  image_kill (&im);
+
+  assert_int_equal (run ("cp --sparse=always %s %s/ours", im.path, im.dir), 0);
+  image_mount (&im, "subvolid=5");
+  assert_int_equal (run ("btrfs subvolume sync %s >/dev/null && "
+                         "ls %s/kept >/dev/null && "
+                         "btrfs filesystem sync %s", im.mnt, im.mnt, im.mnt),
+                    0);
+  image_umount (&im);
+  nothing_left (&im);
+
+  assert_int_equal (run ("mv %s/ours %s", im.dir, im.path), 0);
+  image_open (&im);
+  ok (subvols_drop_dead (im.fs->subvols, NULL, NULL));
+  ok (subvols_clean_orphans (im.fs->subvols, NULL, NULL));
+  image_close (&im);
+  nothing_left (&im);
+  image_remove (&im);
+}
+
 /* --- many, at random --- */
 
 #define TREES 6
@@ -245,9 +426,11 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_105_child_generation),
     cmocka_unit_test (test_246_same_transaction),
     cmocka_unit_test (test_248_deleted),
     cmocka_unit_test (test_250_received),
+    cmocka_unit_test (test_252_root_orphans),
     cmocka_unit_test (test_random),
   };
 
