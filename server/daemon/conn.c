@@ -207,6 +207,16 @@ stop_watchers (struct conn *c)
   c->reading = c->writing = false;
 }
 
+/* What a client does not take counts against the memory of all. */
+static void
+charge_out (struct conn *c)
+{
+  if (c->out_charged == c->out.bytes)
+    return;
+  c->server->bytes += c->out.bytes - c->out_charged;
+  c->out_charged = c->out.bytes;
+}
+
 static void
 conn_free (struct conn *c)
 {
@@ -221,6 +231,7 @@ conn_free (struct conn *c)
   peers_leave (&s->peers, c->peer);
   buf_done (&c->in);
   out_done (&c->out);
+  charge_out (c);
   handshake_done (&c->hs);
   host_context_done (&c->context);
   free (c);
@@ -363,6 +374,7 @@ conn_advance (struct conn *c)
   submit_jobs (c);
   if (c->state < CONN_DEAD)
     conn_flush (c);
+  charge_out (c);
   if (c->state == CONN_ENDING && c->jobs == 0 && c->out.bytes == 0)
     conn_kill (c, "ended");
   if (c->state == CONN_DEAD && c->jobs == 0) {

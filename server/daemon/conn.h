@@ -101,7 +101,8 @@ struct conn {
   bool advance_queued;         /* in loop.to_advance */
   TAILQ_ENTRY (conn) advance_link;
   unsigned jobs;               /* with workers */
-  size_t bytes;                /* charged to the limits */
+  size_t bytes;                /* charged to the limits, */
+  size_t out_charged;          /* and of `out` to that of all connections */
   struct job *filling;         /* a write whose payload is still arriving */
   uint64_t filled;
   uint64_t skip;               /* payload bytes of a refused request */

@@ -156,7 +156,8 @@ put_server (FILE *f, struct server *s, const struct stats_sum *sum)
   single (f, "sent_bytes_total", "counter", "Bytes to clients.",
           sum->bytes_out);
   single (f, "in_flight_bytes", "gauge",
-          "Payloads of requests that are not yet answered.", s->bytes);
+          "Payloads of requests in flight, and replies that are not sent.",
+          s->bytes);
 }
 
 /* --- the pool --- */

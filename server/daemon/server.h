@@ -104,7 +104,7 @@ struct server {
 
   atomic_uint connections;     /* open ones */
   atomic_ulong next_conn_id;
-  atomic_size_t bytes;         /* in flight, all connections */
+  atomic_size_t bytes;         /* in flight or unsent, all connections */
 
   pthread_t names_thread;      /* the main thread's; see names.c */
   bool names_running;

@@ -50,6 +50,39 @@ ok "start" start_daemon --handshake-timeout 8 --plugin "$TEST_PLUGIN" \
 tap_from python3 "$abs_top_srcdir/tests/daemon/handshake.py" "$sock"
 ok "stop" stop_daemon
 
+# --- clients that take no answers ---
+
+ok "start" start_daemon --max-memory 128M --plugin "$TEST_PLUGIN"
+bound=210 # MiB: what was given, and a request and its reply of each
+grep -q '^#define BTRNBD_SANITIZE' "$abs_top_builddir/config.h" &&
+  bound=4000 # sanitizers keep what was freed
+ok "together they hold as much memory as was given" python3 -c '
+import re, sys
+sys.path.insert(0, sys.argv[1])
+from raw import Raw
+def memory():
+    with open("/proc/" + sys.argv[3] + "/status") as f:
+        return int(re.search("VmRSS:\\s*(\\d+)", f.read()).group(1)) >> 10
+before = memory()
+have = [Raw(sys.argv[2]) for i in range(40)]
+for c in have:
+    c.go("e0")
+    for i in range(32):
+        c.send(0, 0, 1 << 20, i)
+other = Raw(sys.argv[2])
+other.go("e0")
+for i in range(100):
+    other.send(0, 0, 65536, i)
+    other.get(16 + 65536)
+used = memory() - before
+if used > int(sys.argv[4]):
+    sys.exit("%u MiB" % used)
+for c in have:
+    for i in range(32):
+        c.get(16 + (1 << 20))
+' "$abs_top_srcdir/tests/daemon" "$sock" "$daemon_pid" $bound
+ok "stop" stop_daemon
+
 # --- exports ---
 
 cat >"$conf" <<END
