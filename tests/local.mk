@@ -6,8 +6,8 @@ T_LOG_DRIVER = $(LOG_DRIVER)
 
 # A test that hangs is a failure, not a wait.
 TEST_TIMEOUT = 900
-LOG_COMPILER = timeout -k 10 $(TEST_TIMEOUT)
-SH_LOG_COMPILER = timeout -k 10 $(TEST_TIMEOUT) bash
+LOG_COMPILER = $(top_srcdir)/tests/lib/timed timeout -k 10 $(TEST_TIMEOUT)
+SH_LOG_COMPILER = $(top_srcdir)/tests/lib/timed timeout -k 10 $(TEST_TIMEOUT) bash
 
 AM_TESTS_ENVIRONMENT = \
 	abs_top_srcdir='$(abs_top_srcdir)'; export abs_top_srcdir; \

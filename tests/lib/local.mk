@@ -1,5 +1,5 @@
 # What tests share.
-EXTRA_DIST += tests/lib/control.py tests/lib/functions.sh tests/lib/kmsg.py
+EXTRA_DIST += tests/lib/control.py tests/lib/functions.sh tests/lib/kmsg.py tests/lib/timed
 
 check_PROGRAMS += tests/lib/mkfs-pool
 tests_lib_mkfs_pool_SOURCES = tests/lib/mkfs-pool.c
