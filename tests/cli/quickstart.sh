@@ -6,10 +6,7 @@ requires nbdcopy nbdinfo
   skip_all "quickstart builds in ./build"
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# A port that nobody listens on.
-for port in $(shuf -i 20000-32000 -n 20); do
-  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-done
+free_port
 export POOL=$tmp/pool.img PORT=$port POOL_SIZE=1G VOLUME_SIZE=200M
 tcp=nbd://127.0.0.1:$port/disk0
 unix="nbd+unix:///disk0?socket=$tmp/pool.sock"

@@ -6,7 +6,7 @@ serve ()
     --plugin "$PLUGIN" "$img" 2>"$tmp/daemon.log" </dev/null &
   server=$!
   cleanup_fn stop_pid "$server"
-  ok "btrnbdd serves" wait_until 20 test -s "$tmp/pid"
+  ok "btrnbdd serves" wait_until 60 test -s "$tmp/pid"
   reach=(-s "$tmp/ctl")
 }
 unserve ()

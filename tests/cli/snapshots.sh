@@ -97,7 +97,7 @@ command -v btrfs >/dev/null && judge_if_root "direct"
 ctl=$tmp/ctl
 s=("$BTRNBD" -s "$ctl")
 start_nbdkit srv "$PLUGIN" "$pool" control="$ctl" || { fail "nbdkit"; done_testing; }
-ok "wait for the socket" wait_until 20 test -S "$ctl"
+ok "wait for the socket" wait_until 60 test -S "$ctl"
 cat >"$tmp/clients.py" <<'PY'
 # write: numbers into 2,000 blocks, round and round; check: a snapshot of that
 # is the state after one of the writes; hold: stay attached.
@@ -139,7 +139,7 @@ ok "the clone is an export" nbdcopy "$(uri vm5)" null:
 /usr/bin/python3 "$tmp/clients.py" hold "$(uri vm3)" >"$tmp/up" 2>&1 &
 holder=$!
 cleanup_fn stop_pid "$holder"
-wait_until 10 grep -q up "$tmp/up"
+wait_until 60 grep -q up "$tmp/up"
 fails_with 1 "in use" "rollback with a client" "${s[@]}" rollback vm3 s1
 fails_with 1 "in use" "rm -r with a client" "${s[@]}" rm -r vm3
 stop_pid "$holder"

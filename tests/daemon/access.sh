@@ -123,9 +123,7 @@ ok "stop" stop_daemon
 
 # --- addresses ---
 
-for port in $(shuf -i 20000-32000 -n 20); do
-  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-done
+free_port
 cat >"$conf" <<END
 [server]
 listen = 0.0.0.0:$port

@@ -42,7 +42,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 import socket, sys
 s = socket.socket (socket.AF_UNIX)
 s.connect (sys.argv[1])
-s.settimeout (10)
+s.settimeout (60)
 print (s.recv (1))' "$ctl" 2>&1)" "b''" "another user is turned away"
 else
   lacks "another user is turned away" "needs root"

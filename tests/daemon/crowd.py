@@ -31,8 +31,11 @@ def loris():
 # Slow handshakes, each with one more byte now and then.
 slow = [loris() for _ in range(300)]
 for s in slow:
-    s.recv(18)
-    s.sendall(b"\0")
+    try:
+        s.recv(18)
+        s.sendall(b"\0")
+    except ConnectionError:
+        pass                    # cut already, where all of this is slow
 c = Raw(path)
 kind, _ = c.go("e7")
 good = kind == ACK

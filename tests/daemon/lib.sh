@@ -13,12 +13,8 @@ start_daemon ()
     2>"$tmp/daemon.log" </dev/null &
   daemon_pid=$!
   cleanup_fn end_daemon
-  local i
-  for (( i = 0; i < 200; i++ )); do
-    [ -s "$tmp/daemon.pid" ] && return 0
-    kill -0 "$daemon_pid" 2>/dev/null || break
-    sleep 0.05
-  done
+  wait_until 60 eval "[ -s '$tmp/daemon.pid' ] || ! kill -0 $daemon_pid"
+  [ -s "$tmp/daemon.pid" ] && return 0
   diag "btrnbdd did not start:"
   diag "$(cat "$tmp/daemon.log")"
   return 1

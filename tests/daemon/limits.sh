@@ -8,9 +8,7 @@ conf=$tmp/btrnbd.conf
 
 # --- connections of a peer ---
 
-for port in $(shuf -i 20000-32000 -n 20); do
-  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-done
+free_port
 ok "start" start_daemon --max-peer-connections 3 -l "0.0.0.0:$port" \
   --plugin "$TEST_PLUGIN"
 ok "three of each address and user, not four" python3 -c '

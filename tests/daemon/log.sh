@@ -30,7 +30,7 @@ PY
 # lines PATTERN: how many there are, once there are any.
 lines ()
 {
-  wait_until 10 grep -Eq -e "$1" "$said"
+  wait_until 60 grep -Eq -e "$1" "$said"
   grep -Ec -e "$1" "$said"
 }
 

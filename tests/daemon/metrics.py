@@ -21,7 +21,7 @@ path, port, uri = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 
 def get(url, method="GET", body=None):
-    h = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    h = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     h.request(method, url, body)
     r = h.getresponse()
     text = r.read().decode()
@@ -126,10 +126,10 @@ for method in ("POST", "PUT", "DELETE", "OPTIONS"):
 
 
 def raw(data, name):
-    s = socket.create_connection(("127.0.0.1", port), 20)
+    s = socket.create_connection(("127.0.0.1", port), 60)
     try:
         s.sendall(data)
-        s.settimeout(30)
+        s.settimeout(60)
         while s.recv(65536):
             pass
     except OSError:
@@ -144,7 +144,7 @@ raw(b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * 100000 + b"\r\n\r\n",
 raw(b"POST / HTTP/1.1\r\nContent-Length: 99999999999999\r\n\r\n" +
     b"z" * 1000000, "a body without an end")
 # Those who say nothing do not keep others out.
-silent = [socket.create_connection(("127.0.0.1", port), 20)
+silent = [socket.create_connection(("127.0.0.1", port), 60)
           for i in range(60)]
 time.sleep(12)
 for s in silent:

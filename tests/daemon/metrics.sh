@@ -22,16 +22,8 @@ from_python ()
            echo "not ok python ended with status $?")
 }
 
-free_port ()
-{
-  /usr/bin/python3 -c 'import socket
-s = socket.socket ()
-s.bind (("127.0.0.1", 0))
-print (s.getsockname ()[1])'
-}
-
 "$BTRNBD" -d "$img" mkfs --size 1G --label "a <b>pool</b>"
-port=$(free_port)
+free_port
 ok "start" start_daemon --metrics "$port" --plugin "$PLUGIN" "$img"
 is "$(ss -Hltn "sport = :$port" | awk '{ print $4 }')" "127.0.0.1:$port" \
    "on loopback unless asked otherwise"
@@ -93,7 +85,7 @@ time.sleep(600)
 PY
 client=$!
 cleanup_fn stop_pid "$client"
-wait_until 20 eval "'$BTRNBD' -s '$ctl' --json clients |
+wait_until 60 eval "'$BTRNBD' -s '$ctl' --json clients |
   jq -e '.[0].requests == 7'"
 ok "the page in a browser" browse light
 ok "and in the dark" browse dark --force-dark-mode \

@@ -20,7 +20,7 @@ for try in true false; do
   tap_from "$abs_top_builddir/tests/daemon/mutate" "$sock" "$count" "$seed" \
     e7 e4
   all_closed () { [ "$(fds)" -le "$fds" ]; }
-  ok "no descriptor is left" wait_until 30 all_closed
+  ok "no descriptor is left" wait_until 60 all_closed
   rss=$(awk '/VmRSS/ { print $2 }' "/proc/$daemon_pid/status")
   diag "resident: $rss KiB"
   ok "stop" stop_daemon

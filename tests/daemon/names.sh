@@ -192,17 +192,17 @@ shows () { [ "$(exports_now)" = "$1" ]; }
 attach vm3
 is "$(exports_now)" vm3 "clients: the name it was opened by"
 ok "mv" s mv vm3 other
-ok "clients: the new name" wait_until 20 shows other
+ok "clients: the new name" wait_until 60 shows other
 is "$(write_now)" written "it may still write"
 ok "mv to a read-only name" s mv other ro3
-ok "clients: that name" wait_until 20 shows ro3
+ok "clients: that name" wait_until 60 shows ro3
 is "$(write_now)" EPERM "and does not write"
 ok "mv back" s mv ro3 vm3
-ok "clients: its first name" wait_until 20 shows vm3
+ok "clients: its first name" wait_until 60 shows vm3
 is "$(write_now)" written "and writes again"
 attach_log=$(grep -c 'access was withdrawn' "$tmp/daemon.log")
 ok "mv to a name that nobody may open" s mv vm3 secret
-ok "its client is gone" wait_until 20 shows ""
+ok "its client is gone" wait_until 60 shows ""
 is "$(write_now)" gone "and cannot write"
 is "$(grep -c 'access was withdrawn' "$tmp/daemon.log")" \
   $((attach_log + 1)) "the log tells why"
@@ -213,7 +213,7 @@ ok "mv back" s mv secret vm3
 attach vm3
 ok "mv away" s mv vm3 mine
 ok "another one comes there" s mv vm2 vm3
-ok "clients: who was there first" wait_until 20 shows mine
+ok "clients: who was there first" wait_until 60 shows mine
 is "$(s --json stat | jq -r '.server.exports[] | select (.connections > 0).name')" \
   mine "stat"
 write_config "[export vm3]" "allow = none"
@@ -221,7 +221,7 @@ ok "reload" s reload
 is "$(write_now)" written "the rules of its old name do not hold"
 write_config "[export mine]" "allow = none"
 ok "reload" s reload
-ok "those of the new one do" wait_until 20 shows ""
+ok "those of the new one do" wait_until 60 shows ""
 leave
 
 # A directory above it.
@@ -229,10 +229,10 @@ write_config "[export e/*]" "allow = none"
 ok "reload" s reload
 attach dir/file
 ok "mv of a directory" s mv dir moved
-ok "clients: the path" wait_until 20 shows moved/file
+ok "clients: the path" wait_until 60 shows moved/file
 is "$(write_now)" written "it may write"
 ok "mv to where nobody may" s mv moved e
-ok "its client is gone" wait_until 20 shows ""
+ok "its client is gone" wait_until 60 shows ""
 leave
 ok "the server ends" stop_daemon
 ok "the pool is whole" "$BTRNBD" -d "$img" df

@@ -16,7 +16,7 @@ path = sys.argv[1]
 class Client:
     def __init__(self, flags=3):
         self.s = socket.socket(socket.AF_UNIX)
-        self.s.settimeout(10)
+        self.s.settimeout(60)
         self.s.connect(path)
         magic, opts, self.flags = struct.unpack(">QQH", self.get(18))
         assert magic == MAGIC and opts == OPTS

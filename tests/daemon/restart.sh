@@ -15,12 +15,15 @@ done
 
 # --- drain under load ---
 
+# Clients that have been there under the server that runs now.
+attached () { [ "$(grep -c ' attached' "$tmp/daemon.log")" -ge "$1" ]; }
 drain () { python3 "$abs_top_srcdir/tests/daemon/drain.py" "$@"; }
 for (( n = 0; n < 3; n++ )); do
   ok "start" serve
   drain "$sock" vm0 "$tmp/acked" >"$tmp/drain.out" &
   writer=$!
-  sleep 1.$n
+  wait_until 60 attached 4
+  sleep 0.5$n
   ok "SIGTERM under load: status 0" stop_daemon
   wait $writer
   is $? 0 "all four writers were ended by the server"
@@ -39,15 +42,18 @@ for i in 0 1 2 3; do
     --filter=retry nbd "uri=$(export_uri vm$i)" retries=120 retry-delay=1 \
     retry-exponential=no 2>"$tmp/retry$i.log" </dev/null &
   cleanup_fn stop_pid $!
-  wait_until 30 [ -s "$tmp/retry$i.pid" ]
+  wait_until 60 [ -s "$tmp/retry$i.pid" ]
   fio --name=v$i --ioengine=nbd --rw=randwrite --bs=4k --size=8M \
     --uri="nbd+unix:///?socket=$tmp/retry$i.sock" --thread --iodepth=8 \
-    --time_based --runtime=10 --verify=crc32c --verify_state_save=0 \
+    --time_based --runtime=12 --verify=crc32c --verify_state_save=0 \
     --output="$tmp/fio$i.out" </dev/null &
   load+=($!)
 done
+# Each connects once to ask for the size, and once for its load; the filter
+# tries again what it has open, not to open.
+ok "all clients are there" wait_until 60 attached 8
 for n in 1 2 3; do
-  sleep 2
+  sleep 1
   ok "stop, with clients" stop_daemon
   ok "start" serve
 done
@@ -66,7 +72,7 @@ printf '%s\n' "[export vm*]" "write-through = yes" "[export vm1]" \
 ok "start, write-through" serve --config "$tmp/through.conf"
 warned () { grep -q "warning: \[export $1\]: $2" "$tmp/daemon.log"; }
 ok "a section without an export is told" \
-  wait_until 30 warned vm7 "no export has that name"
+  wait_until 60 warned vm7 "no export has that name"
 is "$(grep -c 'warning: \[export' "$tmp/daemon.log")" 1 \
   "no other, in whatever way it is said"
 load=()
@@ -77,10 +83,7 @@ for i in 0 1 2 3; do
     --output="$tmp/fiok$i.out" </dev/null &
   load+=($!)
 done
-# Each connects once to ask for the size, and once for its load; the filter
-# tries again what it has open, not to open.
-attached () { [ "$(grep -c ' attached' "$tmp/daemon.log")" -ge 8 ]; }
-ok "all clients are there" wait_until 60 attached
+ok "all clients are there" wait_until 60 attached 8
 for n in 1 2 3; do
   sleep 1.$((RANDOM % 10))
   kill -KILL "$daemon_pid"

@@ -27,7 +27,7 @@ class Client:
     def __init__(self, dialect, name=b"e0"):
         self.dialect = dialect
         self.s = socket.socket(socket.AF_UNIX)
-        self.s.settimeout(8)
+        self.s.settimeout(60)
         self.s.connect(path)
         self.get(18)
         self.s.sendall(struct.pack(">I", 3))

@@ -23,7 +23,7 @@ serve ()
       "$PLUGIN" "$pool" ) >"$tmp/nbdkit.log" 2>&1 </dev/null &
   nbdkit_pid=$!
   cleanup_fn stop_pid "$nbdkit_pid"
-  wait_until 30 test -s "$tmp/nbdkit.pid"
+  wait_until 60 test -s "$tmp/nbdkit.pid"
 }
 
 end_serving ()

@@ -79,7 +79,7 @@ fuse ()
   nbdfuse "$tmp/$1/disk" "$(export_uri @pool)" &
   cleanup_fn stop_pid $!
   cleanup_fn fusermount3 -qu "$tmp/$1"
-  wait_until 20 test -e "$tmp/$1/disk"
+  wait_until 60 test -e "$tmp/$1/disk"
 }
 
 sums ()
@@ -114,7 +114,7 @@ writer nocow
 snapshots >"$tmp/snapshots.log" 2>&1 &
 snapshots_pid=$!
 cleanup_fn stop_pid "$snapshots_pid"
-ok "there is a load" wait_until 20 test -s "$tmp/snapshots.count" -a \
+ok "there is a load" wait_until 60 test -s "$tmp/snapshots.count" -a \
   -s "$tmp/cow.count" -a -s "$tmp/nocow.count"
 
 start=$SECONDS
@@ -163,7 +163,7 @@ ok "and detaches" detach nbd0
 for f in end start; do
   ok "$f: its client ends" fusermount3 -u "$tmp/$f.fuse"
 done
-ok "nothing is held any more" wait_until 20 eval \
+ok "nothing is held any more" wait_until 60 eval \
   '[ "$(b --json df | jq .image.held)" = 0 ]'
 ok "stop" stop_daemon
 ok "the pool is clean" check_clean "$pool"

@@ -40,7 +40,7 @@ start_net ()
   setpriv --pdeathsig KILL unshare --net sleep infinity &
   net_pid=$!
   cleanup_fn stop_pid "$net_pid"
-  wait_until 10 eval "! [ /proc/$net_pid/ns/net -ef /proc/self/ns/net ]" &&
+  wait_until 60 eval "! [ /proc/$net_pid/ns/net -ef /proc/self/ns/net ]" &&
     ( in_net bash -ec "
         ip link set lo up
         ip tuntap add dev tap0 mode tap

@@ -15,7 +15,7 @@ class Failure(Exception):
 
 
 class Control:
-    def __init__(self, path, timeout=30):
+    def __init__(self, path, timeout=60):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(path)
         self.sock.settimeout(timeout)

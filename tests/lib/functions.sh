@@ -263,7 +263,7 @@ backing_file ()
 detach_loop ()
 {
   losetup -d "$1"
-  wait_until 20 eval '[ "$(backing_file '"$1"')" != "'"$2"'" ]'
+  wait_until 60 eval '[ "$(backing_file '"$1"')" != "'"$2"'" ]'
 }
 
 # What a mount that was cut short has left.
@@ -409,10 +409,23 @@ wait_until ()
   done
 }
 
+# $port is a TCP port that nobody listens on, here or in the range that the
+# kernel takes for clients, and that no other test takes meanwhile.
+free_port ()
+{
+  for port in $(shuf -i 20000-32000 -n 100); do
+    mkdir "${TMPDIR:-/tmp}/btrnbd-test.port.$port" 2>/dev/null || continue
+    cleanup_fn rmdir "${TMPDIR:-/tmp}/btrnbd-test.port.$port"
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || return 0
+  done
+  fail "a free port"
+  return 1
+}
+
 stop_pid ()
 {
   kill "$1" 2>/dev/null || return 0
-  wait_until 10 eval "! kill -0 $1" || kill -KILL "$1" 2>/dev/null
+  wait_until 60 eval "! kill -0 $1" || kill -KILL "$1" 2>/dev/null
   wait "$1" 2>/dev/null
   return 0
 }
@@ -444,7 +457,7 @@ start_nbdkit ()
          -P "$tmp/$name.pid" "$@" >"$nbdkit_log" 2>&1 </dev/null &
   nbdkit_pid=$!
   cleanup_fn stop_pid "$nbdkit_pid"
-  wait_until 30 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"
+  wait_until 60 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"
   if ! [ -s "$tmp/$name.pid" ]; then
     cat "$nbdkit_log"
     return 1

@@ -18,7 +18,7 @@ try_fs ()
   local pid=$!
   cleanup_fn stop_pid "$pid"
   cleanup_fn fusermount3 -qu "$tmp/$kind.fuse"
-  ok "$kind: nbdfuse" wait_until 10 test -e "$tmp/$kind.fuse/disk" || return
+  ok "$kind: nbdfuse" wait_until 60 test -e "$tmp/$kind.fuse/disk" || return
   case $kind in
   ext4) ok "mkfs.ext4" mkfs.ext4 -q "$tmp/ext4.fuse/disk" || return ;;
   xfs) ok "mkfs.xfs" mkfs.xfs -q "$tmp/xfs.fuse/disk" || return ;;

@@ -86,13 +86,13 @@ ok "and committed" "$BTRNBD" -s "$ctl" create other --size 4M
 like "$(df ended)" "image-reserve" "that ends it"
 is "$(ask read)" EIO "with an error"
 is "$(df held)" 0 "nothing is held any more"
-ok "an event" wait_until 10 grep -q image.ended "$tmp/events"
+ok "an event" wait_until 60 grep -q image.ended "$tmp/events"
 if [ "${BTRNBD_HOST:-}" != btrnbdd ]; then
   ok "in the log" grep -q "image of the pool has been ended.*image-reserve" \
     "$nbdkit_log"
 fi
 stop_pid "$hold_pid"
-ok "closed" wait_until 10 eval '[ "$(df clients)" = 0 ]'
+ok "closed" wait_until 60 eval '[ "$(df clients)" = 0 ]'
 ok "a new one" nbdinfo "$(uri @pool)"
 stop_pid "$events_pid"
 ok "stop" stop_nbdkit

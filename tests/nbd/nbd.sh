@@ -26,7 +26,7 @@ make_pool ()
 serve ()
 {
   start_${BTRNBD_HOST:-nbdkit} s "$PLUGIN" "$@" &&
-    wait_until 30 nbdinfo --list "$nbdkit_uri"
+    wait_until 60 nbdinfo --list "$nbdkit_uri"
 }
 
 start_btrnbdd ()
@@ -47,7 +47,7 @@ start_btrnbdd ()
     >"$nbdkit_log" 2>&1 </dev/null &
   nbdkit_pid=$!
   cleanup_fn stop_pid "$nbdkit_pid"
-  wait_until 30 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"
+  wait_until 60 eval "[ -s '$tmp/$name.pid' ] || ! kill -0 $nbdkit_pid"
   [ -s "$tmp/$name.pid" ] || { cat "$nbdkit_log"; return 1; }
 }
 

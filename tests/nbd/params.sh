@@ -66,9 +66,11 @@ ok "a relative path, in the background" sh -c "
 ok "it serves" nbdinfo "nbd+unix:///disk0?socket=$tmp/bg.sock"
 fails_with 1 "in use" "its claim survives the fork" \
            nbdkit -f -U "$tmp/3.sock" "$PLUGIN" "$img" --run true
+# It is written in the background, too.
+wait_until 60 test -s "$tmp/bg.pid"
 pid=$(cat "$tmp/bg.pid")
 kill "$pid"
-ok "it ends" wait_until 5 eval "! kill -0 $pid"
+ok "it ends" wait_until 60 eval "! kill -0 $pid"
 ok "btrfs check" check_clean "$img"
 
 # a kernel that has it

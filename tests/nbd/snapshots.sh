@@ -19,7 +19,7 @@ under ()
   ok "$host: a nocow volume" "$BTRNBD" -d "$img" create nocow --size 16M --nocow
   BTRNBD_HOST=$host
   ok "$host: serve" serve "$@" "$img" commit-interval=1 ${control:+control="$control"} || return
-  ok "$host: control socket" wait_until 20 test -S "$ctl"
+  ok "$host: control socket" wait_until 60 test -S "$ctl"
   clients run "$nbdkit_sock" "$ctl" "$seconds" "$state"
   clients check "$nbdkit_sock" "$state"
   ok "$host: stop" stop_nbdkit
