@@ -387,7 +387,7 @@ static void
 refuse (struct conn *c, const struct nbd_request *r, uint32_t error,
         const char *why)
 {
-  const uint64_t payload = nbd_request_payload (r);
+  const uint64_t payload = nbd_request_payload (&c->dialect, r);
 
   /* Reading on would be work without bound for nothing. */
   if (payload > NBD_MAX_PAYLOAD) {

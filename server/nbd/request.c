@@ -38,12 +38,15 @@ nbd_request_decode (const struct nbd_dialect *d, const void *wire,
 }
 
 uint64_t
-nbd_request_payload (const struct nbd_request *r)
+nbd_request_payload (const struct nbd_dialect *d,
+                     const struct nbd_request *r)
 {
   if (r->type == NBD_CMD_WRITE)
     return r->length;
-  /* Only with extended headers; the payload is read and refused. */
-  return r->flags & NBD_CMD_FLAG_PAYLOAD_LEN ? r->length : 0;
+  /* The payload is read and refused; in other dialects the flag is unknown,
+   * and what follows is the next request.
+   */
+  return d->extended && r->flags & NBD_CMD_FLAG_PAYLOAD_LEN ? r->length : 0;
 }
 
 /* Flags that each command knows. */

@@ -32,7 +32,8 @@ nbd_request_size (const struct nbd_dialect *d)
 extern bool nbd_request_decode (const struct nbd_dialect *, const void *wire,
                                 struct nbd_request *ret);
 /* Bytes of payload that follow the header. */
-extern uint64_t nbd_request_payload (const struct nbd_request *);
+extern uint64_t nbd_request_payload (const struct nbd_dialect *,
+                                     const struct nbd_request *);
 /* 0, or the NBD error that answers the request without asking the plugin;
  * *ret_why is a static sentence.
  */

@@ -134,6 +134,9 @@ for dialect in dialects:
     t("unknown command", c.call(77)[0] == EINVAL)
     t("unknown flag", c.call(READ, 0, 1, 0x4000)[0] == EINVAL)
     t("flag of another command", c.call(READ, 0, 1, NO_HOLE)[0] == EINVAL)
+    if dialect != "extended":
+        t("flag of another dialect", c.call(READ, 0, 65536, PAYLOAD)[0]
+          == EINVAL)
     t("still in step", c.call(READ, SIZE - 1, 1)[1] == b"z")
     bad = 13 << 20
     error, payload = c.call(READ, bad - 10, 20)

@@ -236,7 +236,7 @@ refuse (struct server *s, const struct nbd_request *r, uint32_t error,
   n = nbd_reply_error (&s->dialect, r, error, why, reply);
   must (n <= sizeof reply);
   say (s, r, reply, n);
-  s->skip = nbd_request_payload (r);
+  s->skip = nbd_request_payload (&s->dialect, r);
   s->ended = s->skip > NBD_MAX_PAYLOAD;
 }
 
@@ -273,7 +273,7 @@ do_request (struct server *s)
     return !s->ended;
   }
   if (r.type == NBD_CMD_WRITE) {
-    must (nbd_request_payload (&r) == r.length);
+    must (nbd_request_payload (&s->dialect, &r) == r.length);
     if (buf_len (&s->in) < head + r.length)
       return false;
   }
