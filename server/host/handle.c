@@ -23,6 +23,15 @@ ask (int (*fn) (void *), void *h, int fallback)
   return fn ? fn (h) : fallback;
 }
 
+/* Of yes and no: everything that is neither 0 nor -1 is yes. */
+static int
+ask_bool (int (*fn) (void *), void *h, bool fallback)
+{
+  const int r = ask (fn, h, fallback);
+
+  return r == -1 ? -1 : r != 0;
+}
+
 static bool
 block_sizes_ok (uint32_t min, uint32_t preferred, uint32_t max)
 {
@@ -58,17 +67,18 @@ ask_properties (struct handle *x)
   const struct nbdkit_plugin *p = &x->plugin->p;
   int write, flush, trim, zero, fast, multi, rotational, extents;
 
-  write = x->read_only ? 0 : ask (p->can_write, x->h, !!p->pwrite);
-  flush = ask (p->can_flush, x->h, !!p->flush);
-  rotational = ask (p->is_rotational, x->h, 0);
-  multi = ask (p->can_multi_conn, x->h, 0);
-  extents = ask (p->can_extents, x->h, !!p->extents);
+  write = x->read_only ? 0 : ask_bool (p->can_write, x->h, p->pwrite);
+  flush = ask_bool (p->can_flush, x->h, p->flush);
+  rotational = ask_bool (p->is_rotational, x->h, false);
+  multi = ask_bool (p->can_multi_conn, x->h, false);
+  extents = ask_bool (p->can_extents, x->h, p->extents);
   x->can_cache = ask (p->can_cache, x->h, p->cache ? NBDKIT_CACHE_NATIVE
                       : NBDKIT_CACHE_NONE);
-  trim = write == 1 ? ask (p->can_trim, x->h, !!p->trim) : 0;
-  zero = write == 1 ? ask (p->can_zero, x->h, !!p->zero) : 0;
+  trim = write == 1 ? ask_bool (p->can_trim, x->h, p->trim) : 0;
+  zero = write == 1 ? ask_bool (p->can_zero, x->h, p->zero) : 0;
   /* Without .zero, the answer ENOTSUP to a fast zero is fast. */
-  fast = write == 1 ? ask (p->can_fast_zero, x->h, !(zero && p->zero)) : 0;
+  fast = write == 1 ? ask_bool (p->can_fast_zero, x->h, !(zero && p->zero))
+    : 0;
   x->can_fua = write == 1
     ? ask (p->can_fua, x->h, flush == 1 ? NBDKIT_FUA_EMULATE
            : NBDKIT_FUA_NONE) : NBDKIT_FUA_NONE;
@@ -248,7 +258,7 @@ int
 handle_flush (struct handle *x, struct host_call *call)
 {
   if (x->plugin->p.flush == NULL)
-    return 0;
+    return EINVAL; /* it said that it could */
   errno = 0;
   return result (x, call, x->plugin->p.flush (x->h, 0));
 }
@@ -274,6 +284,8 @@ handle_pwrite (struct handle *x, struct host_call *call, const void *buf,
 {
   int err;
 
+  if (x->plugin->p.pwrite == NULL)
+    return EROFS;
   errno = 0;
   err = result (x, call, x->plugin->p.pwrite (x->h, buf, count, offset,
                                               fua_flag (x, fua)));
@@ -287,7 +299,7 @@ int
 handle_trim (struct handle *x, struct host_call *call, uint64_t count,
              uint64_t offset, bool fua)
 {
-  int err = 0;
+  int err = x->plugin->p.trim ? 0 : EINVAL;
 
   while (err == 0 && count > 0) {
     const uint32_t n = count < STEP_MAX ? count : STEP_MAX;
@@ -303,16 +315,17 @@ handle_trim (struct handle *x, struct host_call *call, uint64_t count,
 
 static int
 write_zeroes (struct handle *x, struct host_call *call, uint64_t count,
-              uint64_t offset)
+              uint64_t offset, uint32_t flags)
 {
   static const uint8_t zeroes[BOUNCE_MAX];
-  int err = 0;
+  int err = x->plugin->p.pwrite ? 0 : EROFS;
 
   while (err == 0 && count > 0) {
     const uint32_t n = count < BOUNCE_MAX ? count : BOUNCE_MAX;
 
     errno = 0;
-    err = result (x, call, x->plugin->p.pwrite (x->h, zeroes, n, offset, 0));
+    err = result (x, call, x->plugin->p.pwrite (x->h, zeroes, n, offset,
+                                                flags));
     offset += n;
     count -= n;
   }
@@ -325,7 +338,6 @@ handle_zero (struct handle *x, struct host_call *call, uint64_t count,
 {
   const uint32_t flags = (may_trim ? NBDKIT_FLAG_MAY_TRIM : 0) |
     (fast ? NBDKIT_FLAG_FAST_ZERO : 0) | fua_flag (x, fua);
-  bool native_fua = fua && x->can_fua == NBDKIT_FUA_NATIVE;
   int err = x->can_zero ? 0 : ENOTSUP;
 
   while (err == 0 && count > 0) {
@@ -344,9 +356,7 @@ handle_zero (struct handle *x, struct host_call *call, uint64_t count,
     return ENOTSUP;
   call->error = 0;
   call->text[0] = '\0';
-  err = write_zeroes (x, call, count, offset);
-  if (err == 0 && native_fua)
-    return handle_flush (x, call);
+  err = write_zeroes (x, call, count, offset, fua_flag (x, fua));
   return fua_after (x, call, fua, err);
 }
 

@@ -14,6 +14,24 @@ for model in 0 1 2 3; do
   ok "stop" stop_daemon
 done
 
+# A plugin whose "true" is 4, and that lacks what it says it can.
+ok "start an odd plugin" start_daemon --plugin "${TEST_PLUGIN%/*}/btrnbdodd.so"
+is "$(timeout 60 python3 - "$abs_top_srcdir/tests/daemon" "$sock" <<'PY'
+import struct, sys
+sys.path.insert(0, sys.argv[1])
+from raw import Raw
+c = Raw(sys.argv[2])
+print(hex(c.go("")[1][1]), end="")
+for what in [(1, 0, 512, 1, 0, bytes(512)), (4, 0, 512), (6, 0, 512),
+             (6, 0, 512, 1, 16), (3,), (0, 0, 512)]:
+    c.send(*what)
+    print("", struct.unpack(">IIQ", c.get(16))[1], end="")
+print("", c.get(512) == b"\7" * 512)
+PY
+)" "0x97d 1 22 1 95 22 0 True" \
+  "all that it can is offered; what it lacks is an error (as with nbdkit)"
+ok "stop" stop_daemon
+
 # A reader that never reads, a handshake that never ends.
 ok "start with small limits" start_daemon --handshake-timeout 3 \
   --plugin "$TEST_PLUGIN" size=64M

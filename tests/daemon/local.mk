@@ -7,6 +7,12 @@ tests_daemon_btrnbdtest_la_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS)
 tests_daemon_btrnbdtest_la_LDFLAGS = \
 	-module -avoid-version -shared -rpath /nowhere
 
+check_LTLIBRARIES += tests/daemon/btrnbdodd.la
+tests_daemon_btrnbdodd_la_SOURCES = tests/daemon/odd-plugin.c
+tests_daemon_btrnbdodd_la_CPPFLAGS = -D_GNU_SOURCE
+tests_daemon_btrnbdodd_la_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS)
+tests_daemon_btrnbdodd_la_LDFLAGS = $(tests_daemon_btrnbdtest_la_LDFLAGS)
+
 check_PROGRAMS += tests/daemon/mutate
 tests_daemon_mutate_SOURCES = tests/daemon/mutate.c \
 	tests/lib/nbdsession.c tests/lib/nbdsession.h server/nbd/proto.h
