@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 TRANS_TESTS = \
 	tests/unit/extent-refs \
 	tests/unit/space-bitmap \
+	tests/unit/space-build \
 	tests/unit/space-fst \
 	tests/unit/space-nomem \
 	tests/unit/trans-commit
@@ -16,6 +17,9 @@ tests_unit_space_bitmap_SOURCES = tests/unit/space-bitmap.c \
 	tests/unit/treelab.c tests/unit/treelab.h
 tests_unit_space_bitmap_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_space_bitmap_LDADD = $(TEST_LIBS)
+tests_unit_space_build_SOURCES = tests/unit/space-build.c
+tests_unit_space_build_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_space_build_LDADD = $(TEST_LIBS)
 tests_unit_space_fst_SOURCES = tests/unit/space-fst.c \
 	tests/unit/treelab.c tests/unit/treelab.h
 tests_unit_space_fst_CPPFLAGS = $(TEST_CPPFLAGS)

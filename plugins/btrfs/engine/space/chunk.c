@@ -357,6 +357,8 @@ register_group (struct space *sp, const struct new_chunk *n)
     if (r < 0)
       return r;
     bg->fresh = true;
+    /* One that is made before there is a tree is built into it later. */
+    bg->fst_ready = sp->fst_enabled;
   }
   space_refresh (sp);
   /* Now, while it is known to be empty. */
@@ -569,8 +571,9 @@ space_create_pending (struct space *sp, struct txn *txn, bool *ret_changed)
 
 /* --- removal --- */
 
-/* Empty since before this transaction, nobody in it, and others of its kind
- * stay that are enough for what was promised.
+/* Empty since before this transaction, nobody in it, in the free space tree if
+ * there is one, and others of its kind stay that are enough for what was
+ * promised.
  */
 static bool
 may_remove (struct space *sp, struct block_group *bg, unsigned empty_left)
@@ -583,7 +586,7 @@ may_remove (struct space *sp, struct block_group *bg, unsigned empty_left)
       bg->map.nset != (bg->length - bg->super_bytes) / sp->sectorsize)
     return false;
   return bg->kind != SPACE_SYSTEM && !bg->readonly && !bg->fresh &&
-    !bg->mapped &&
+    !bg->mapped && (bg->fst_ready || !sp->fst_enabled) &&
     bg->used == 0 && bg->item_used == 0 && bg->reserved == 0 &&
     bg->pinned == 0 && bg->nocow == 0 && RB_EMPTY (&bg->changes) &&
     empty_left > 1 &&
