@@ -2,9 +2,11 @@
 #include <config.h>
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "inode_help.h"
 
+#include "inode/priv.h"
 #include "subvol/subvol.h"
 
 #define THREADS 4
@@ -236,12 +238,227 @@ test_subvol_threads (void **state)
   image_remove (&im);
 }
 
+/* --- a subvolume leaves --- */
+
+static struct {
+  struct image im;
+  uint64_t root_id, ino;
+  int (*evict) (void *, struct inode *);
+  bool held, evicting, leaving, tried, got, stop; /* atomic */
+  const char *failure;         /* of a thread */
+  unsigned visits;             /* atomic */
+} leave;
+
+static void
+set (bool *flag, bool value)
+{
+  __atomic_store_n (flag, value, __ATOMIC_SEQ_CST);
+}
+
+static bool
+is_set (const bool *flag)
+{
+  return __atomic_load_n (flag, __ATOMIC_SEQ_CST);
+}
+
+static void
+wait_for (const bool *flag, bool value)
+{
+  unsigned i;
+
+  for (i = 0; is_set (flag) != value && i < 30000; ++i)
+    usleep (1000);
+}
+
+/* Takes as long as the test wants. */
+static int
+slow_evict (void *opaque, struct inode *in)
+{
+  set (&leave.evicting, true);
+  while (is_set (&leave.held))
+    usleep (100);
+  return leave.evict (opaque, in);
+}
+
+static void
+leave_begin (void)
+{
+  const struct subvol_new new = { .mode = 0755, .file = "disk",
+    .file_mode = 0600, .file_size = 1 << 20 };
+  struct inode *top, *in;
+
+  memset (&leave, 0, sizeof leave);
+  image_make (&leave.im, "", 256);
+  image_open (&leave.im);
+  top = walk_to (&leave.im, "");
+  ok (subvol_create (leave.im.fs->subvols, top, "s", 1, &new, NULL));
+  inode_put (top);
+  in = walk_to (&leave.im, "s/disk");
+  leave.root_id = in->root->id;
+  leave.ino = in->ino;
+  inode_put (in);
+}
+
+static void
+leave_end (void)
+{
+  image_judge (&leave.im);
+  image_close (&leave.im);
+  image_remove (&leave.im);
+}
+
+static void
+note_failure (int r)
+{
+  if (r < 0)
+    leave.failure = strdup (err_text (r));
+  err_clear ();
+}
+
+static void *
+use_and_put (void *opaque)
+{
+  struct inodes *ii = leave.im.fs->inodes;
+  struct inode *in = NULL;
+  int r = inode_get (ii, leave.root_id, leave.ino, &in);
+
+  (void) opaque;
+  if (r == 0)
+    r = data_write (leave.im.fs->data, in, "x", 1, 0);
+  inode_put (in);
+  note_failure (r);
+  return NULL;
+}
+
+static void *
+look_up (void *opaque)
+{
+  struct inode *in = NULL;
+  const int r = inode_get (leave.im.fs->inodes, leave.root_id, leave.ino,
+                           &in);
+
+  (void) opaque;
+  set (&leave.got, true);
+  wait_for (&leave.tried, true);
+  inode_put (in);
+  note_failure (r);
+  return NULL;
+}
+
+static void *
+make_leave (void *opaque)
+{
+  struct inodes *ii = leave.im.fs->inodes;
+  const int r = inodes_root_leave (ii, leave.root_id);
+
+  (void) opaque;
+  if (r == 0) {
+    usleep (20000);
+    if (is_set (&leave.got))
+      leave.failure = "somebody came into a subvolume that was leaving";
+    inodes_root_left (ii);
+    set (&leave.leaving, true);
+  }
+  else if (r != -ERR_busy)
+    note_failure (r);
+  err_clear ();
+  set (&leave.tried, true);
+  return NULL;
+}
+
+/* Who waited for an inode to go away while its subvolume begins to leave may
+ * be first, or has to wait for that, too.
+ */
+static void
+test_leave_look_up (void **state)
+{
+  struct inodes *ii;
+  pthread_t t[3];
+  unsigned i, k, first = 0;
+
+  (void) state;
+  leave_begin ();
+  ii = leave.im.fs->inodes;
+  leave.evict = ii->env.evict_data;
+  ii->env.evict_data = slow_evict;
+  for (i = 0; i < 30; ++i) {
+    set (&leave.held, true);
+    leave.evicting = leave.leaving = leave.tried = leave.got = false;
+    assert_int_equal (pthread_create (&t[0], NULL, use_and_put, NULL), 0);
+    wait_for (&leave.evicting, true);
+    assert_int_equal (pthread_create (&t[1], NULL, look_up, NULL), 0);
+    usleep (5000);
+    assert_int_equal (pthread_create (&t[2], NULL, make_leave, NULL), 0);
+    usleep (5000);
+    set (&leave.held, false);
+    for (k = 0; k < ARRAY_SIZE (t); ++k)
+      pthread_join (t[k], NULL);
+    if (leave.failure != NULL)
+      fail_msg ("%s", leave.failure);
+    first += leave.leaving;
+  }
+  print_message ("# the subvolume was first %u times\n", first);
+  ii->env.evict_data = leave.evict;
+  leave_end ();
+}
+
+static void *
+visit (void *opaque)
+{
+  struct inodes *ii = leave.im.fs->inodes;
+  struct inode *in;
+  int r = 0;
+
+  (void) opaque;
+  while (!is_set (&leave.stop) && r == 0) {
+    r = inode_visit (ii, leave.root_id, leave.ino, &in);
+    if (r == 0)
+      inode_leave (in);
+    __atomic_fetch_add (&leave.visits, 1, __ATOMIC_RELAXED);
+  }
+  note_failure (r);
+  return NULL;
+}
+
+/* Visitors are waited for, and nobody hears of them. */
+static void
+test_leave_visits (void **state)
+{
+  struct inodes *ii;
+  pthread_t t[4];
+  unsigned i, n = 0;
+  int r = 0;
+
+  (void) state;
+  leave_begin ();
+  ii = leave.im.fs->inodes;
+  for (i = 0; i < ARRAY_SIZE (t); ++i)
+    assert_int_equal (pthread_create (&t[i], NULL, visit, NULL), 0);
+  while (r == 0
+         && __atomic_load_n (&leave.visits, __ATOMIC_RELAXED) < 300000) {
+    r = inodes_root_leave (ii, leave.root_id);
+    if (r == 0)
+      inodes_root_left (ii);
+    if (++n % 4 == 0)
+      sched_yield ();
+  }
+  set (&leave.stop, true);
+  for (i = 0; i < ARRAY_SIZE (t); ++i)
+    pthread_join (t[i], NULL);
+  ok (r);
+  if (leave.failure != NULL)
+    fail_msg ("%s", leave.failure);
+  leave_end ();
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_threads),
     cmocka_unit_test (test_subvol_threads),
+    cmocka_unit_test (test_leave_look_up),
+    cmocka_unit_test (test_leave_visits),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -105,14 +105,15 @@ remove_from_table (struct inodes *ii, struct inode *in)
   cond_broadcast (&ii->changed);
 }
 
-/* Locked: one more reference to an inode of the table. */
+/* Locked: one more reference to an inode of the table; VISIT: 1, or 0. */
 static void
-grab (struct inodes *ii, struct inode *in)
+grab (struct inodes *ii, struct inode *in, unsigned visit)
 {
   if (in->priv->refs++ == 0) {
     TAILQ_REMOVE (&ii->lru, in->priv, lru);
     --ii->lru_len;
   }
+  in->priv->visits += visit;
 }
 
 static int
@@ -153,7 +154,8 @@ load (struct inode *in)
  * look again).
  */
 static int
-use_present (struct inodes *ii, struct inode *in, struct inode **ret)
+use_present (struct inodes *ii, struct inode *in, unsigned visit,
+             struct inode **ret)
 {
   int e;
 
@@ -162,7 +164,7 @@ use_present (struct inodes *ii, struct inode *in, struct inode **ret)
     cond_wait (&ii->changed, &ii->lock);
     return 0;
   }
-  grab (ii, in);
+  grab (ii, in, visit);
   while (in->priv->state == INODE_LOADING)
     cond_wait (&ii->changed, &ii->lock);
   e = in->priv->load_err;
@@ -204,7 +206,18 @@ load_new (struct inodes *ii, struct inode *in)
   return r;
 }
 
-/* Takes the reference on ROOT.  VISIT: 1, or 0. */
+/* Locked.  Nobody comes into a subvolume that is leaving, however long he has
+ * waited for somebody else in it.
+ */
+static struct inode *
+wait_and_find (struct inodes *ii, struct root *root, uint64_t ino)
+{
+  while (ii->leaving_root == root->id)
+    cond_wait (&ii->changed, &ii->lock);
+  return find (ii, root, ino);
+}
+
+/* Takes the reference on ROOT. */
 static int
 get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
              unsigned visit, struct inode **ret)
@@ -214,12 +227,8 @@ get_in_root (struct inodes *ii, struct root *root, uint64_t ino,
 
   *ret = NULL;
   mutex_lock (&ii->lock);
-  while (ii->leaving_root == root->id)
-    cond_wait (&ii->changed, &ii->lock);
-  while ((in = find (ii, root, ino)) != NULL) {
-    r = use_present (ii, in, ret);
-    if (*ret != NULL)
-      in->priv->visits += visit;
+  while ((in = wait_and_find (ii, root, ino)) != NULL) {
+    r = use_present (ii, in, visit, ret);
     if (r < 0 || *ret != NULL)
       break;
   }
@@ -269,20 +278,6 @@ inode_visit (struct inodes *ii, uint64_t root_id, uint64_t ino,
              struct inode **ret)
 {
   return get (ii, root_id, ino, 1, ret);
-}
-
-void
-inode_leave (struct inode *in)
-{
-  struct inodes *ii = in->inodes;
-
-  mutex_lock (&ii->lock);
-  --in->priv->visits;
-  mutex_unlock (&ii->lock);
-  inode_put (in);
-  mutex_lock (&ii->lock);
-  cond_broadcast (&ii->changed);
-  mutex_unlock (&ii->lock);
 }
 
 int
@@ -395,6 +390,22 @@ lru_pop (struct inodes *ii)
   return p->inode;
 }
 
+/* Locked, and again on return. */
+static void
+put_locked (struct inodes *ii, struct inode *in)
+{
+  assert (in->priv->refs > 0);
+  if (--in->priv->refs > 0)
+    return;
+  if (in->priv->unlinked || in->data != NULL || ii->closing)
+    evict (ii, in, ii->closing);
+  else {
+    TAILQ_INSERT_TAIL (&ii->lru, in->priv, lru);
+    if (++ii->lru_len > LRU_MAX)
+      evict (ii, lru_pop (ii), false);
+  }
+}
+
 void
 inode_put (struct inode *in)
 {
@@ -404,16 +415,22 @@ inode_put (struct inode *in)
     return;
   ii = in->inodes;
   mutex_lock (&ii->lock);
-  assert (in->priv->refs > 0);
-  if (--in->priv->refs == 0) {
-    if (in->priv->unlinked || in->data != NULL || ii->closing)
-      evict (ii, in, ii->closing);
-    else {
-      TAILQ_INSERT_TAIL (&ii->lru, in->priv, lru);
-      if (++ii->lru_len > LRU_MAX)
-        evict (ii, lru_pop (ii), false);
-    }
-  }
+  put_locked (ii, in);
+  mutex_unlock (&ii->lock);
+}
+
+/* In one step: in between this would be the reference of somebody who stays,
+ * for whoever waits for visits to end.
+ */
+void
+inode_leave (struct inode *in)
+{
+  struct inodes *ii = in->inodes;
+
+  mutex_lock (&ii->lock);
+  --in->priv->visits;
+  put_locked (ii, in);
+  cond_broadcast (&ii->changed);
   mutex_unlock (&ii->lock);
 }
 
