@@ -24,6 +24,8 @@ btrnbdd_SOURCES = \
 	server/daemon/ini.c \
 	server/daemon/ini.h \
 	server/daemon/job.c \
+	server/daemon/awake.c \
+	server/daemon/awake.h \
 	server/daemon/listen.c \
 	server/daemon/loop.c \
 	server/daemon/main.c \

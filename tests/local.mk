@@ -36,6 +36,7 @@ include $(srcdir)/tests/unit/log.mk
 include $(srcdir)/tests/unit/subvol.mk
 include $(srcdir)/tests/unit/maint.mk
 include $(srcdir)/tests/unit/fs.mk
+include $(srcdir)/tests/unit/daemon.mk
 include $(srcdir)/tests/engine/local.mk
 include $(srcdir)/tests/interop/local.mk
 include $(srcdir)/tests/nbd/local.mk

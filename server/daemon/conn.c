@@ -417,7 +417,9 @@ conn_send (struct conn *c, const struct iovec *iov, int n)
   const struct msghdr m = { .msg_iov = (struct iovec *) iov,
     .msg_iovlen = n };
 
-  return c->context.tls ? tls_session_send (c->tls, iov, n)
+  if (c->context.tls)
+    return tls_session_send (c->tls, iov, n);
+  return n == 1 ? send (c->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
     : sendmsg (c->fd, &m, MSG_NOSIGNAL);
 }
 
@@ -474,6 +476,9 @@ static void
 on_readable (struct ev_loop *ev, ev_io *w, int revents)
 {
   struct conn *c = w->data;
+  struct loop *l = c->loop;
+  const uint64_t before = c->requests;
+  unsigned served;
   bool more = true;
   int round;
 
@@ -494,7 +499,10 @@ on_readable (struct ev_loop *ev, ev_io *w, int revents)
     if (c->state == CONN_TRANSMIT)
       conn_requests (c);
   }
+  served = c->requests - before;
   conn_advance (c);
+  if (served > 0)
+    loop_served (l, served);
 }
 
 static void

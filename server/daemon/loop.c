@@ -110,6 +110,27 @@ loop_take_conn (struct loop *l, struct conn *c)
   ev_async_send (l->ev, &l->wake);
 }
 
+/* --- staying awake --- */
+
+static void
+on_idle (struct ev_loop *ev, ev_idle *w, int revents)
+{
+  struct loop *l = w->data;
+
+  (void) revents;
+  if (!awake_goes_on (&l->awake, stats_now ()))
+    ev_idle_stop (ev, w);
+}
+
+void
+loop_served (struct loop *l, unsigned requests)
+{
+  const uint64_t max_ns = UINT64_C (1000) * l->server->limits.awake_us;
+
+  if (awake_served (&l->awake, requests, max_ns, stats_now ()))
+    ev_idle_start (l->ev, &l->idle);
+}
+
 /* --- questions --- */
 
 struct loop_question {
@@ -334,10 +355,11 @@ loop_start (struct loop *l, struct server *s)
   ev_async_init (&l->wake, on_wake);
   l->wake.data = l;
   ev_async_start (l->ev, &l->wake);
+  ev_idle_init (&l->idle, on_idle);
   ev_timer_init (&l->kick, on_kick, 0, 0);
   ev_timer_init (&l->collect, on_collect, 0, 0);
   ev_check_init (&l->check, on_check);
-  l->kick.data = l->collect.data = l->check.data = l;
+  l->kick.data = l->collect.data = l->check.data = l->idle.data = l;
   ev_check_start (l->ev, &l->check);
   if (pthread_create (&l->thread, NULL, loop_main, l) != 0) {
     host_log (HOST_LOG_ERROR, "cannot start a thread");

@@ -45,6 +45,7 @@ print_help (void)
 "      --handshake-timeout S (default: 15)\n"
 "      --idle-timeout S      end idle clients, 0: never (default: 0)\n"
 "      --drain-timeout S     for clients at shutdown (default: 5)\n"
+"      --stay-awake US       after a reply, 0: never (default: 100)\n"
 "      --loops N             event loops (default: one per core)\n"
 "      --workers N           threads for work that waits (default: 16)\n"
 "      --control PATH|off    socket for btrnbd -s (default: /run/btrnbd/\n"
@@ -180,6 +181,7 @@ options_read (int argc, char **argv, struct options *o, char **ret_error)
       .conn_requests = 256, .conn_bytes = CONN_BYTES,
       .total_bytes = 1u << 30, .connections = 1024,
       .handshake_seconds = 15, .drain_seconds = 5,
+      .awake_us = AWAKE_MICROSECONDS,
     },
     .loops = cores > 0 ? cores : 1, .workers = WORKERS_DEFAULT,
     .rules = rules_new (),

@@ -83,6 +83,7 @@ set_limits (struct limits *to, const struct limits *from)
   to->handshake_seconds = from->handshake_seconds;
   to->idle_seconds = from->idle_seconds;
   to->drain_seconds = from->drain_seconds;
+  to->awake_us = from->awake_us;
 }
 
 static void

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "daemon/awake.h"
 #include "daemon/exports.h"
 #include "daemon/peers.h"
 #include "daemon/pool.h"
@@ -35,6 +36,7 @@ struct limits {
   atomic_uint handshake_seconds;
   atomic_uint idle_seconds;    /* 0: none */
   atomic_uint drain_seconds;
+  atomic_uint awake_us;       /* see awake.h; 0: never */
 };
 
 struct listener {
@@ -67,6 +69,8 @@ struct loop {
   ev_check check;              /* takes up finished jobs in any event's wake */
   ev_timer collect;            /* ... or when no event comes */
   unsigned jobs;               /* with workers, of all its connections */
+  struct awake awake;
+  ev_idle idle;                /* active: it does not sleep */
   struct loop_stats stats;
 
   pthread_mutex_t lock;        /* protects all below */
@@ -170,6 +174,8 @@ extern void loop_finish_jobs (struct loop *, const struct conn *c,
 extern void loop_set_prompt (struct loop *, struct conn *c, bool prompt);
 /* A job goes to the workers. */
 extern void loop_job_begins (struct loop *);
+/* An event has brought REQUESTS, at least one. */
+extern void loop_served (struct loop *, unsigned requests);
 /* Jobs wait for workers that are at work: see to them in a while. */
 extern void loop_kick_later (struct loop *);
 extern void loop_take_conn (struct loop *, struct conn *);

@@ -64,6 +64,7 @@ static const struct setting settings[] = {
   { "idle-timeout", 0, SET_NUMBER, AT (limits.idle_seconds), 0,
     YEAR_SECONDS },
   { "drain-timeout", 0, SET_NUMBER, AT (limits.drain_seconds), 0, 3600 },
+  { "stay-awake", 0, SET_NUMBER, AT (limits.awake_us), 0, 1000 },
   { "loops", 0, SET_NUMBER, AT (loops), 1, 256 },
   { "workers", 0, SET_NUMBER, AT (workers), 1, 1024 },
   { "control", 0, SET_STRING, AT (control) },

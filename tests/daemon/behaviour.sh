@@ -32,6 +32,32 @@ PY
   "all that it can is offered; what it lacks is an error (as with nbdkit)"
 ok "stop" stop_daemon
 
+# Loops may stay awake between quick requests, not when nothing comes.
+ok "start" start_daemon --stay-awake 1000 --plugin "$TEST_PLUGIN"
+is "$(timeout 60 python3 - "$sock" "$daemon_pid" <<'PY'
+import os, socket, struct, sys, time
+def cpu():
+    with open(f"/proc/{sys.argv[2]}/stat") as f:
+        user, system = f.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(struct.pack(">IQII", 3, 0x49484156454F5054, 1, 2) + b"e0")
+def get(n):
+    while n > 0:
+        n -= len(s.recv(n))
+get(28)
+end = time.time() + 0.5
+while time.time() < end:
+    s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 0, 1, 0, 512))
+    get(528)
+begin = cpu()
+time.sleep(1)
+print("idle" if cpu() - begin < 0.05 else f"{cpu() - begin:.2f} s")
+PY
+)" idle "no CPU time for a client that asks for nothing, after a quick one"
+ok "stop" stop_daemon
+
 # A reader that never reads, a handshake that never ends.
 ok "start with small limits" start_daemon --handshake-timeout 3 \
   --plugin "$TEST_PLUGIN" size=64M
