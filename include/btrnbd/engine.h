@@ -134,6 +134,8 @@ extern int btrnbd_pool_get_info (struct btrnbd_pool *,
 /* The fields up to read_only_reason, the rest zero: needs no disk. */
 extern void btrnbd_pool_identify (struct btrnbd_pool *,
                                   struct btrnbd_pool_info *ret);
+/* Is the file or block device FD one of the pool's own devices? */
+extern bool btrnbd_pool_is_on (struct btrnbd_pool *, int fd);
 struct btrnbd_pool_stats {
   uint64_t commits, commit_ns_total, commit_ns_max;
   uint64_t block_reads, block_hits, block_writes_bytes, blocks_repaired;

@@ -7,10 +7,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "control/rpc.h"
+
+/* A disk that something else uses, such as a mount, is not written over. */
+static int
+open_existing (const char *target)
+{
+  struct stat st;
+  int excl = stat (target, &st) == 0 && S_ISBLK (st.st_mode) ? O_EXCL : 0;
+
+  return open (target, O_WRONLY | excl | O_CLOEXEC);
+}
 
 /* A file that is there is emptied when the source is known to be; one that
  * is made here is removed when that fails, so a wrong name leaves nothing.
@@ -26,7 +37,7 @@ open_target (const char *target, bool *ret_made)
   fd = open (target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   *ret_made = fd != -1;
   if (fd == -1 && errno == EEXIST)
-    fd = open (target, O_WRONLY | O_CLOEXEC);
+    fd = open_existing (target);
   if (fd == -1)
     cli_error ("%s: %s", target, strerror (errno));
   return fd;

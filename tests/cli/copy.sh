@@ -28,6 +28,28 @@ ok "put a shorter one over it" b put /dev/null file
 ok "get it" b get file "$tmp/out"
 is "$(stat -c %s "$tmp/out")" 0 "it is empty"
 
+# The pool itself is no place for what comes out of it.
+"$BTRNBD" -d "$tmp/self.img" mkfs --size 256M
+"$BTRNBD" -d "$tmp/self.img" put "$tmp/in" file
+ln "$tmp/self.img" "$tmp/link.img"
+for to in self.img link.img; do
+  fails_with 1 "a device of the pool" "get over the pool ($to)" \
+    "$BTRNBD" -d "$tmp/self.img" get file "$tmp/$to"
+done
+ok "get over the pool, appending" eval \
+  '! "$BTRNBD" -d "$tmp/self.img" get file - >>"$tmp/self.img" 2>/dev/null'
+ok "get another" "$BTRNBD" -d "$tmp/self.img" get file "$tmp/out"
+cmp -s "$tmp/in" "$tmp/out"; is $? 0 "the pool is as it was"
+if [ "$(id -u)" = 0 ]; then
+  loop=$(losetup -f --show "$tmp/self.img")
+  cleanup_fn losetup -d "$loop"
+  fails_with 1 "a device of the pool|busy" "get over the pool, a disk" \
+    "$BTRNBD" -d "$loop" get file "$loop"
+  ok "get another" "$BTRNBD" -d "$loop" get file "$tmp/out"
+else
+  lacks "get over the pool, a disk" "needs root"
+fi
+
 # Sparse files.
 truncate -s 200M "$tmp/sparse"
 for at in 0 1 50 120 199; do

@@ -353,7 +353,12 @@ control_file_get (struct control_call *call)
 
   if (!control_params (call, "{s:s}", "path", &c.path))
     return;
-  if (copy_start (&c, call)) {
+  if (!copy_start (&c, call))
+    ;
+  else if (btrnbd_pool_is_on (call->pool, call->fd))
+    control_refused (call, RPC_FAILED,
+                     "the target is a device of the pool itself");
+  else {
     r = open_named (&c, BTRNBD_OPEN_RDONLY);
     if (r < 0)
       control_failed (call, r);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <uuid/uuid.h>
 
 #include "base/csum.h"
@@ -91,6 +92,25 @@ btrnbd_pool_identify (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
   ret->read_only = fs->read_only || why != NULL;
   if (why != NULL && !(fs->read_only && fs->read_only_reason[0] == '\0'))
     copy_text (ret->read_only_reason, sizeof ret->read_only_reason, why);
+}
+
+bool
+btrnbd_pool_is_on (struct btrnbd_pool *p, int fd)
+{
+  const struct volume *v = p->fs->volume;
+  const struct device_info *d;
+  struct stat st;
+  unsigned i;
+
+  if (fstat (fd, &st) < 0 || (!S_ISREG (st.st_mode) && !S_ISBLK (st.st_mode)))
+    return false;
+  for (i = 0; i < volume_num_devices (v); i++) {
+    d = device_get_info (volume_device (v, i)->dev);
+    if (S_ISBLK (st.st_mode) ? d->ino == 0 && d->dev == st.st_rdev
+        : d->ino == st.st_ino && d->dev == st.st_dev)
+      return true;
+  }
+  return false;
 }
 
 /* --- space --- */

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
 struct device;
@@ -41,6 +42,11 @@ struct device_info {
   bool read_only;
   bool rotational;
   bool can_discard;
+  /* As stat(2) tells: of a block device its own number and no inode, of a file
+   * both of the file; zero: neither.
+   */
+  dev_t dev;
+  ino_t ino;
 };
 
 struct device_open_opts {

@@ -400,6 +400,7 @@ size_block (struct file *f, const struct stat *st)
       ioctl (f->fd, BLKSSZGET, &sector) < 0)
     return err_new (ERR_dev_open, "%s: size: %s", f->name, strerror (errno));
   f->base.info.size = size;
+  f->base.info.dev = st->st_rdev;
   f->base.info.block_size = sector;
   f->base.info.mem_align = MAX (sector, 512);
   f->base.info.rotational = sys_number (st->st_rdev, "rotational") != 0;
@@ -412,6 +413,8 @@ static void
 size_regular (struct file *f, const struct stat *st)
 {
   f->base.info.size = st->st_size;
+  f->base.info.dev = st->st_dev;
+  f->base.info.ino = st->st_ino;
   f->base.info.block_size = 512;
   f->base.info.mem_align = 512;
   f->base.info.rotational = sys_number (st->st_dev, "rotational") != 0;
