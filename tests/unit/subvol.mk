@@ -3,6 +3,7 @@ SNAP_TESTS = \
 	tests/unit/clone-basic \
 	tests/unit/pool-image \
 	tests/unit/pool-image-race \
+	tests/unit/pool-image-space \
 	tests/unit/regroup-basic \
 	tests/unit/snap-basic \
 	tests/unit/snap-cases \
@@ -21,6 +22,9 @@ tests_unit_pool_image_LDADD = $(TEST_LIBS)
 tests_unit_pool_image_race_SOURCES = tests/unit/pool-image-race.c
 tests_unit_pool_image_race_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_pool_image_race_LDADD = $(TEST_LIBS)
+tests_unit_pool_image_space_SOURCES = tests/unit/pool-image-space.c
+tests_unit_pool_image_space_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_pool_image_space_LDADD = $(TEST_LIBS)
 tests_unit_regroup_basic_SOURCES = tests/unit/regroup-basic.c
 tests_unit_regroup_basic_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_regroup_basic_LDADD = $(TEST_LIBS)
@@ -40,4 +44,4 @@ tests_unit_snap_volumes_SOURCES = tests/unit/snap-volumes.c
 tests_unit_snap_volumes_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_snap_volumes_LDADD = $(TEST_LIBS)
 endif
-EXTRA_DIST += tests/unit/snap_help.h
+EXTRA_DIST += tests/unit/pool_image_help.h tests/unit/snap_help.h

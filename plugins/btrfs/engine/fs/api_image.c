@@ -157,6 +157,22 @@ image_file_close (struct btrnbd_file *f)
   free (f);
 }
 
+/* The longest run of one answer. */
+static bool
+next_run (struct btrnbd_file *f, uint64_t offset, uint64_t len,
+          uint64_t *ret_len)
+{
+  const unsigned dev = f->image_device;
+  const bool data = image_is_data (f->image, dev, offset, len, ret_len);
+  uint64_t part;
+
+  for (; *ret_len < len; *ret_len += part)
+    if (image_is_data (f->image, dev, offset + *ret_len, len - *ret_len,
+                       &part) != data)
+      break;
+  return data;
+}
+
 int
 image_extents (struct btrnbd_file *f, uint64_t offset, uint64_t len,
                btrnbd_extent_fn fn, void *opaque)
@@ -170,7 +186,7 @@ image_extents (struct btrnbd_file *f, uint64_t offset, uint64_t len,
     return err_new (ERR_file_range, "%" PRIu64 " bytes at %" PRIu64, len,
                     offset);
   for (; len > 0 && r == 0; offset += part, len -= part) {
-    data = image_is_data (f->image, f->image_device, offset, len, &part);
+    data = next_run (f, offset, len, &part);
     r = fn (opaque, offset, part,
             data ? 0 : BTRNBD_EXTENT_HOLE | BTRNBD_EXTENT_ZERO);
   }

@@ -151,15 +151,16 @@ get_space (struct space *space, enum space_kind kind,
   return 0;
 }
 
-/* What new data may hope for: free space in the data block groups and what
- * can still become one.
+/* What new data may hope for: free space in the block groups of data and what
+ * can still become one.  In mixed ones metadata has its reserve, too.
  */
 static uint64_t
 estimate_free (const struct btrnbd_pool_info *i)
 {
-  const struct btrnbd_space *d = &i->data;
+  const bool mixed = i->incompat & BTRFS_INCOMPAT_MIXED_GROUPS;
+  const struct btrnbd_space *d = mixed ? &i->metadata : &i->data;
   uint64_t taken = d->used + d->reserved + d->pinned + d->held +
-    d->may_use + d->readonly;
+    d->may_use + d->readonly + (mixed ? i->global_reserve : 0);
   unsigned copies = strcmp (d->profile, "DUP") == 0 ? 2 : 1;
 
   return (d->total > taken ? d->total - taken : 0) +

@@ -14,12 +14,19 @@
 #include "fs/commit_priv.h"
 #include "fs/image.h"
 
+/* What a chunk has of a device, byte by byte in the order of its addresses. */
+struct image_chunk {
+  uint64_t start, len, logical;
+};
+
 struct image_device {
   uint64_t devid, size;
   unsigned copies;             /* of the superblock that it has room for */
   struct btrfs_super super[BTRFS_SUPER_COPIES];
-  struct volume_extent *used;  /* ascending and apart: all that is data */
-  size_t num_used, max_used;
+  /* Ascending and apart: all that may be data, and what of that is known. */
+  struct volume_extent *used;
+  struct image_chunk *chunk;
+  size_t num_used, max_used, num_chunks, max_chunks;
 };
 
 /* Constant when it has been made. */
@@ -81,8 +88,10 @@ image_free (struct image *im)
 
   if (im == NULL)
     return;
-  for (i = 0; i < im->num_devices; i++)
+  for (i = 0; i < im->num_devices; i++) {
     free (im->devices[i].used);
+    free (im->devices[i].chunk);
+  }
   free (im->devices);
   free (im);
 }
@@ -116,6 +125,14 @@ image_new (struct images *is, struct image **ret)
 /* --- what is where --- */
 
 static int
+chunk_by_start (const void *a, const void *b)
+{
+  const struct image_chunk *x = a, *y = b;
+
+  return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int
 by_start (const void *a, const void *b)
 {
   const struct volume_extent *x = a, *y = b;
@@ -138,6 +155,37 @@ add_used (struct image_device *d, uint64_t start, uint64_t len)
   }
   d->used[d->num_used++] = (struct volume_extent) { start, len };
   return 0;
+}
+
+static int
+add_chunk (struct image_device *d, uint64_t start, uint64_t len,
+           uint64_t logical)
+{
+  const size_t max = d->max_chunks ? 2 * d->max_chunks : 64;
+  struct image_chunk *chunk;
+
+  if (d->num_chunks == d->max_chunks) {
+    chunk = reallocarray (d->chunk, max, sizeof *chunk);
+    if (chunk == NULL)
+      return err_new (ERR_nomem, "image");
+    d->chunk = chunk;
+    d->max_chunks = max;
+  }
+  d->chunk[d->num_chunks++] = (struct image_chunk) { start, len, logical };
+  return 0;
+}
+
+/* The part of C on its stripe K. */
+static int
+add_stripe (struct image_device *d, const struct chunk_info *c, unsigned k)
+{
+  const uint64_t striped = BTRFS_BG_RAID0 | BTRFS_BG_RAID10 | BTRFS_BG_RAID5
+    | BTRFS_BG_RAID6;
+  int r = add_used (d, c->stripes[k].physical, c->physical_len);
+
+  if (r == 0 && (c->type & striped) == 0)
+    r = add_chunk (d, c->stripes[k].physical, c->physical_len, c->logical);
+  return r;
 }
 
 /* Sorted, neighbours joined, nothing behind the end. */
@@ -182,13 +230,16 @@ find_used (struct image *im)
     for (i = 0; i < c.num_stripes; i++)
       for (k = 0; k < im->num_devices && r == 0; k++)
         if (im->devices[k].devid == c.stripes[i].devid)
-          r = add_used (&im->devices[k], c.stripes[i].physical,
-                        c.physical_len);
+          r = add_stripe (&im->devices[k], &c, i);
     if (!add_ok (c.logical, c.length, &at))
       break;
   }
-  for (i = 0; i < im->num_devices; i++)
-    tidy_used (&im->devices[i]);
+  for (i = 0; i < im->num_devices; i++) {
+    struct image_device *d = &im->devices[i];
+
+    tidy_used (d);
+    qsort (d->chunk, d->num_chunks, sizeof *d->chunk, chunk_by_start);
+  }
   return r;
 }
 
@@ -390,13 +441,12 @@ image_size (const struct image *im, unsigned dev)
   return im->devices[dev].size;
 }
 
-bool
-image_is_data (const struct image *im, unsigned dev, uint64_t offset,
-               uint64_t len, uint64_t *ret_len)
+/* Do chunks have OFFSET? */
+static bool
+is_used (const struct image_device *d, uint64_t offset, uint64_t *len)
 {
-  const struct image_device *d = &im->devices[dev];
   size_t lo = 0, hi = d->num_used, mid;
-  bool data;
+  bool used;
 
   /* The first extent that ends behind OFFSET. */
   while (lo < hi) {
@@ -406,11 +456,52 @@ image_is_data (const struct image *im, unsigned dev, uint64_t offset,
     else
       hi = mid;
   }
-  data = lo < d->num_used && d->used[lo].start <= offset;
-  if (data)
-    len = MIN (len, d->used[lo].start + d->used[lo].len - offset);
+  used = lo < d->num_used && d->used[lo].start <= offset;
+  if (used)
+    *len = MIN (*len, d->used[lo].start + d->used[lo].len - offset);
   else if (lo < d->num_used)
-    len = MIN (len, d->used[lo].start - offset);
+    *len = MIN (*len, d->used[lo].start - offset);
+  return used;
+}
+
+/* The chunk that has OFFSET in the order of its addresses, or NULL. */
+static const struct image_chunk *
+chunk_at (const struct image_device *d, uint64_t offset, uint64_t *len)
+{
+  size_t lo = 0, hi = d->num_chunks, mid;
+  const struct image_chunk *c;
+
+  while (lo < hi) {
+    mid = lo + (hi - lo) / 2;
+    if (d->chunk[mid].start + d->chunk[mid].len <= offset)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  if (lo == d->num_chunks)
+    return NULL;
+  c = &d->chunk[lo];
+  if (c->start > offset) {
+    *len = MIN (*len, c->start - offset);
+    return NULL;
+  }
+  *len = MIN (*len, c->start + c->len - offset);
+  return c;
+}
+
+bool
+image_is_data (struct image *im, unsigned dev, uint64_t offset, uint64_t len,
+               uint64_t *ret_len)
+{
+  const struct image_device *d = &im->devices[dev];
+  const struct image_chunk *c = NULL;
+  bool data = is_used (d, offset, &len);
+
+  if (data && im->hold)
+    c = chunk_at (d, offset, &len);
+  if (c)
+    data = space_hold_may_use (im->images->fs->space, im->hold,
+                               c->logical + (offset - c->start), len, &len);
   *ret_len = len;
   return data;
 }
@@ -432,25 +523,65 @@ overlay (const struct image_device *d, uint8_t *buf, size_t len,
   }
 }
 
+#define GAP (64 * 1024)        /* cheaper to read than to leave out */
+
+/* From OFFSET, which is data, up to a larger gap. */
+static uint64_t
+stretch (struct image *im, unsigned dev, uint64_t offset, uint64_t len)
+{
+  uint64_t done = 0, at = 0, part;
+
+  for (; at < len; at += part)
+    if (image_is_data (im, dev, offset + at, len - at, &part))
+      done = at + part;
+    else if (part >= GAP)
+      break;
+  return done;
+}
+
+/* What was read and the image does not lead to. */
+static void
+zero_gaps (struct image *im, unsigned dev, uint8_t *buf, size_t len,
+           uint64_t offset)
+{
+  uint64_t at, part;
+
+  for (at = 0; at < len; at += part)
+    if (!image_is_data (im, dev, offset + at, len - at, &part))
+      memset (buf + at, 0, part);
+}
+
+static int
+read_all (struct image *im, unsigned dev, uint8_t *buf, size_t len,
+          uint64_t offset)
+{
+  uint64_t part;
+  int r = 0;
+
+  for (; len > 0 && r == 0; offset += part, buf += part, len -= part) {
+    if (!image_is_data (im, dev, offset, len, &part)) {
+      memset (buf, 0, part);
+      continue;
+    }
+    part = stretch (im, dev, offset, len);
+    r = volume_read_device (im->images->fs->volume, dev, offset, buf, part);
+    if (r == 0)
+      zero_gaps (im, dev, buf, part, offset);
+  }
+  return r;
+}
+
 int
 image_read (struct image *im, unsigned dev, void *buf, size_t len,
             uint64_t offset)
 {
   const struct image_device *d = &im->devices[dev];
-  uint64_t done, part;
   int r = check (im);
 
   if (offset > d->size || len > d->size - offset)
     return err_new (ERR_file_range, "%zu bytes at %" PRIu64, len, offset);
-  for (done = 0; done < len && r == 0; done += part) {
-    uint8_t *p = (uint8_t *) buf + done;
-
-    if (image_is_data (im, dev, offset + done, len - done, &part))
-      r = volume_read_device (im->images->fs->volume, dev, offset + done, p,
-                              part);
-    else
-      memset (p, 0, part);
-  }
+  if (r == 0)
+    r = read_all (im, dev, buf, len, offset);
   /* Nothing was written over while it was read, if it is in place still. */
   if (r == 0)
     r = check (im);

@@ -2,9 +2,9 @@
  *
  * An image is what the devices of the pool would hold if everything had
  * stopped at one commit: superblocks without a log, trees, data; bytes that
- * no chunk of that commit has read zero, but for the first MiB.  There is one
- * at a time, shared by all who open it while it is open.  Opening it makes
- * the commit, so all that was acknowledged before is in it.
+ * it does not lead to read zero, but for the first MiB.  There is one at a
+ * time, shared by all who open it while it is open.  Opening it makes the
+ * commit, so all that was acknowledged before is in it.
  *
  * What it needs stays in place (space_hold_begin) until it is closed, or is
  * in the way of somebody who writes; then reads fail.
@@ -31,11 +31,12 @@ extern uint64_t image_size (const struct image *, unsigned dev);
 /* -ERR_file_range, -ERR_image_ended, or what the device says. */
 extern int image_read (struct image *, unsigned dev, void *buf, size_t len,
                        uint64_t offset);
-/* The run from OFFSET on, at most LEN bytes, of bytes that chunks have or that
- * none has.
+/* The run from OFFSET on, at most LEN bytes, of bytes that may be something,
+ * or that read zero because the image does not lead to them: outside of
+ * chunks, or free there.
  */
-extern bool image_is_data (const struct image *, unsigned dev,
-                           uint64_t offset, uint64_t len, uint64_t *ret_len);
+extern bool image_is_data (struct image *, unsigned dev, uint64_t offset,
+                           uint64_t len, uint64_t *ret_len);
 
 struct image_info {
   unsigned clients;            /* of the newest */

@@ -207,7 +207,7 @@ space_data_alloc (struct space *sp, uint64_t min, uint64_t want,
   do
     r = alloc_extent (sp, &a, ret_start, ret_len);
   while (r == 0 && *ret_len == 0 &&
-         (space_wait_discard (sp) || space_hold_yield (sp)));
+         (space_wait_discard (sp) || space_hold_yield (sp, a.kind, a.min)));
   if (r == 0 && *ret_len == 0)
     r = err_new (ERR_nospace, "no free extent of %llu bytes",
                  (unsigned long long) min);
@@ -273,7 +273,7 @@ space_meta_alloc (struct space *sp, struct txn *txn, bool system,
   if (r == 0 && len == 0) {
     if (!system)
       r = space_chunk_alloc (sp, txn, SPACE_METADATA, &made);
-    if (r == 0 && (made || space_hold_yield (sp)))
+    if (r == 0 && (made || space_hold_yield (sp, a.kind, a.min)))
       r = alloc_extent (sp, &a, ret_bytenr, &len);
   }
   if (r < 0)

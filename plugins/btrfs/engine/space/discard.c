@@ -51,6 +51,10 @@ claim (struct space *sp, struct block_group *bg, uint64_t *pos, uint64_t end,
     ret->len = MIN (len * ss, end - ret->start);
     ret->len = MIN (ret->len, STEP);
     ok = free_map_set (&bg->map, s, ret->len / ss, false, NULL) == 0;
+    /* Still none of the image's. */
+    if (ok && bg->mapped &&
+        free_map_set (&bg->young, s, ret->len / ss, true, NULL) < 0)
+      err_clear ();
     *pos = ret->start + ret->len;
   }
   return ok;

@@ -10,8 +10,13 @@
  *   that is to be held: whatever is taken from free space from now on is
  *   young, in a map per group.  -> ACTIVE, that commit is durable: what it
  *   has freed itself is free, but of what later ones free only the young is.
- *   -> NONE, by the last client; or before that, when too much is held or
- *   somebody finds no room: writers go first.
+ *   -> NONE, by the last client; or before that, when too much is held, or
+ *   somebody finds no room for what would fit if nothing was: writers go
+ *   first.
+ *
+ * What was freed is not free before its commit is durable, with a hold or
+ * without: until then it is pinned, and nothing of that is the hold's doing.
+ * So the bound is looked at when a commit has made held of pinned.
  *
  * What is not young may be no part of the held generation (it was taken while
  * that was being built, and was not used, or there was no memory to note
@@ -231,34 +236,52 @@ space_hold_finish (struct space *sp)
     release_all (sp);
 }
 
-/* Space that is held, or will be when it is not pinned any more; a group
- * whose place on the devices something else could use.
- */
-static bool
-is_in_the_way (struct space *sp)
-{
-  unsigned empty[SPACE_KINDS] = { 0 };
-  struct block_group *bg;
-  unsigned i;
-
-  for (i = 0; i < SPACE_KINDS; i++)
-    if (sp->info[i].held > 0 || sp->info[i].pinned > 0)
-      return true;
-  RB_FOREACH (bg, groups, &sp->groups)
-    if (bg->mapped && bg->used == 0 && ++empty[bg->kind] > 1)
-      return true;
-  return false;
-}
-
+/* Another one may be about to release what it has ended. */
 bool
-space_hold_yield (struct space *sp)
+space_hold_yield (struct space *sp, enum space_kind kind, uint64_t bytes)
 {
   bool yes;
 
   {
     SCOPED_LOCK (&sp->lock);
-    yes = sp->hold != HOLD_NONE && is_in_the_way (sp);
-    if (yes)
+    yes = bytes > 0 && sp->info[kind].held >= bytes;
+    if (yes && sp->hold != HOLD_NONE)
+      end_locked (sp, "the pool is full");
+  }
+  if (yes)
+    release_all (sp);
+  return yes;
+}
+
+uint64_t
+space_hold_gain (struct space *sp, uint64_t gain[SPACE_KINDS])
+{
+  unsigned empty[SPACE_KINDS] = { 0 };
+  struct block_group *bg;
+  uint64_t raw = 0;
+  unsigned i;
+
+  assert (mutex_is_mine (&sp->lock));
+  for (i = 0; i < SPACE_KINDS; i++)
+    gain[i] = sp->info[i].held + sp->info[i].pinned;
+  RB_FOREACH (bg, groups, &sp->groups)
+    if (bg->mapped && bg->used == 0 && ++empty[bg->kind] > 1)
+      raw += bg->length;
+  return raw;
+}
+
+bool
+space_hold_yield_all (struct space *sp, bool (*helps) (struct space *,
+                                                       const void *),
+                      const void *opaque)
+{
+  bool yes;
+
+  {
+    SCOPED_LOCK (&sp->lock);
+    yes = (sp->hold != HOLD_NONE || held_bytes (sp) > 0) &&
+      helps (sp, opaque);
+    if (yes && sp->hold != HOLD_NONE)
       end_locked (sp, "the pool is full");
   }
   if (yes)
@@ -359,4 +382,63 @@ space_is_held (struct space *sp, uint64_t addr)
 {
   SCOPED_LOCK (&sp->lock);
   return space_hold_has (sp, addr);
+}
+
+/* The group of ADDR if hold ID has it. */
+static struct block_group *
+mapped_group (struct space *sp, uint64_t id, uint64_t addr)
+{
+  struct block_group *bg;
+
+  SCOPED_LOCK (&sp->lock);
+  if (sp->hold == HOLD_NONE || sp->hold_id != id)
+    return NULL;
+  bg = space_find (sp, addr);
+  return bg && bg->mapped ? bg : NULL;
+}
+
+/* What is free now, or has been taken from what was, is no part of it. */
+static bool
+may_use (struct block_group *bg, uint64_t at, uint64_t *ret_n)
+{
+  struct free_map *const maps[] = { &bg->map, &bg->young };
+  uint64_t s, n, end = bg->young.nbits;
+  unsigned i;
+
+  for (i = 0; i < ARRAY_SIZE (maps); i++) {
+    if (!free_map_next_run (maps[i], at, true, &s, &n))
+      continue;
+    if (s == at) {
+      *ret_n = n;
+      return false;
+    }
+    end = MIN (end, s);
+  }
+  *ret_n = end - at;
+  return true;
+}
+
+bool
+space_hold_may_use (struct space *sp, uint64_t id, uint64_t addr,
+                    uint64_t len, uint64_t *ret_len)
+{
+  struct block_group *bg = mapped_group (sp, id, addr);
+  uint64_t at, n;
+  bool yes;
+
+  *ret_len = len;
+  if (bg == NULL)
+    return true;
+  *ret_len = MIN (len, bg->start + bg->length - addr);
+  if (space_load_free (sp, bg) < 0) {
+    err_clear ();
+    return true;
+  }
+  SCOPED_LOCK (&bg->lock);
+  if (!bg->mapped || !bg->loaded)
+    return true;
+  at = (addr - bg->start) / sp->sectorsize;
+  yes = may_use (bg, at, &n);
+  *ret_len = MIN (*ret_len, bg->start + (at + n) * sp->sectorsize - addr);
+  return yes;
 }

@@ -93,7 +93,8 @@ struct want {
 
 /* SPARE: bytes to be left out of what is gone, for a look ahead. */
 static bool
-fits (const struct space *sp, const struct want *w, uint64_t spare)
+fits_with (const struct space *sp, const struct want *w,
+           const uint64_t spare[SPACE_KINDS])
 {
   const struct space_info *i = &sp->info[w->kind];
   uint64_t over = w->data ? 0 : overcommit_bytes (sp), need;
@@ -102,18 +103,27 @@ fits (const struct space *sp, const struct want *w, uint64_t spare)
     need = metadata_needed (sp, w->bytes, w->data ? w->bytes : 0);
     if (w->to_free)
       need -= sp->global_to_free;
-    return need <= i->total + over + spare;
+    return need <= i->total + over + spare[SPACE_METADATA];
   }
-  return gone_bytes (i) + w->bytes <= i->total + spare &&
+  return gone_bytes (i) + w->bytes <= i->total + spare[w->kind] &&
     metadata_needed (sp, 0, w->bytes) <=
-      sp->info[SPACE_METADATA].total + overcommit_bytes (sp);
+      sp->info[SPACE_METADATA].total + overcommit_bytes (sp) +
+      spare[SPACE_METADATA];
+}
+
+static bool
+fits (const struct space *sp, const struct want *w)
+{
+  static const uint64_t none[SPACE_KINDS];
+
+  return fits_with (sp, w, none);
 }
 
 static bool
 promise (struct space *sp, const struct want *w, bool jump_queue)
 {
   SCOPED_LOCK (&sp->lock);
-  if ((sp->waiters && !jump_queue) || !fits (sp, w, 0))
+  if ((sp->waiters && !jump_queue) || !fits (sp, w))
     return false;
   sp->info[w->kind].may_use += w->bytes;
   if (w->data)
@@ -288,12 +298,13 @@ make_chunks (struct space *sp, const struct want *w, bool *ret_ok)
 static bool
 commit_helps (struct space *sp, const struct want *w)
 {
+  uint64_t spare[SPACE_KINDS] = { 0 };
   struct block_group *bg;
   unsigned empty = 0;
 
   SCOPED_LOCK (&sp->lock);
-  if (sp->info[w->kind].pinned > 0 &&
-      fits (sp, w, sp->info[w->kind].pinned))
+  spare[w->kind] = sp->info[w->kind].pinned;
+  if (spare[w->kind] > 0 && fits_with (sp, w, spare))
     return true;
   if (w->kind == SPACE_DATA && sp->info[SPACE_METADATA].pinned > 0 &&
       metadata_needed (sp, 0, w->bytes) > sp->info[SPACE_METADATA].total)
@@ -336,6 +347,32 @@ work_for (struct space *sp, const struct want *w, bool *ret_ok)
   }
 }
 
+/* --- the image --- */
+
+/* Would W fit if nothing was held, at once? */
+static bool
+helps_now (struct space *sp, const void *w)
+{
+  uint64_t held[SPACE_KINDS];
+  unsigned i;
+
+  for (i = 0; i < SPACE_KINDS; i++)
+    held[i] = sp->info[i].held;
+  return fits_with (sp, w, held);
+}
+
+/* Would it when commits have run as well, and chunks were made of groups that
+ * they have removed?
+ */
+static bool
+helps_later (struct space *sp, const void *w)
+{
+  uint64_t gain[SPACE_KINDS], raw = space_hold_gain (sp, gain);
+
+  gain[((const struct want *) w)->kind] += raw;
+  return fits_with (sp, w, gain);
+}
+
 bool
 space_meta_roomy (struct space *sp)
 {
@@ -376,7 +413,7 @@ wait_for (struct space *sp, const struct want *w, bool *ret_ok)
   mutex_unlock (&sp->ticket_lock);
 
   r = work_for (sp, w, ret_ok);
-  if (r == 0 && !*ret_ok && space_hold_yield (sp))
+  if (r == 0 && !*ret_ok && space_hold_yield_all (sp, helps_later, w))
     r = work_for (sp, w, ret_ok);
 
   mutex_lock (&sp->ticket_lock);
@@ -404,7 +441,7 @@ get_promise (struct space *sp, const struct want *w)
   /* A thread inside a transaction cannot wait for its commit. */
   if (trans_in_txn (sp->trans)) {
     ok = promise (sp, w, true);
-    if (!ok && space_hold_yield (sp))
+    if (!ok && space_hold_yield_all (sp, helps_now, w))
       ok = promise (sp, w, true);
   }
   else

@@ -112,6 +112,12 @@ extern const char *space_hold_why (struct space *, uint64_t id);
  */
 extern uint64_t space_held_generation (const struct space *);
 extern bool space_is_held (struct space *, uint64_t addr);
+/* Can what is held lead to ADDR?  The same is true of *ret_len bytes, at most
+ * LEN.  "No" stays so; of what cannot be told it is "yes".  May load the free
+ * space of a group; no lock is held.
+ */
+extern bool space_hold_may_use (struct space *, uint64_t id, uint64_t addr,
+                                uint64_t len, uint64_t *ret_len);
 
 /* --- metadata promises: for struct trans_hooks --- */
 

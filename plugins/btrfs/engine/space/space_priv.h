@@ -202,10 +202,20 @@ extern void space_hold_finish (struct space *);
 /* May nothing be written over ADDR because the image has it? */
 extern bool space_hold_has (struct space *, uint64_t addr);
 extern void space_hold_cleanup (struct block_group *);
-/* Whoever writes goes first: if an image has space that could help, it ends.
- * False: it cannot help, or there is none.  space->lock is not held.
+/* Whoever writes goes first: an image ends if it holds that many bytes of the
+ * kind.  False: it does not, or there is none.  space->lock is not held.
  */
-extern bool space_hold_yield (struct space *);
+extern bool space_hold_yield (struct space *, enum space_kind,
+                              uint64_t bytes);
+/* The same if HELPS says so, called with space->lock held. */
+extern bool space_hold_yield_all (struct space *,
+                                  bool (*helps) (struct space *,
+                                                 const void *opaque),
+                                  const void *opaque);
+/* What the end of an image makes free at most, commits included; and the
+ * length of groups that go then.  space->lock held.
+ */
+extern uint64_t space_hold_gain (struct space *, uint64_t gain[SPACE_KINDS]);
 
 /* Wait until a discard has given back what it holds; false: none is running.
  * Who finds no room asks this before giving up.
