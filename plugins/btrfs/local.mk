@@ -8,7 +8,9 @@ libcontrol_la_SOURCES = \
 	plugins/btrfs/control/rpc.h \
 	plugins/btrfs/control/server.c \
 	plugins/btrfs/control/server.h \
-	plugins/btrfs/control/server_priv.h
+	plugins/btrfs/control/server_priv.h \
+	plugins/btrfs/control/stdfds.c \
+	plugins/btrfs/control/stdfds.h
 libcontrol_la_CPPFLAGS = -I$(srcdir)/include -I$(srcdir)/plugins/btrfs \
 	-D_GNU_SOURCE
 libcontrol_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)

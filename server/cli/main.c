@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "control/stdfds.h"
 
 static const struct cli_command commands[] = {
   { "mkfs", "", 0, 0, "make a new pool", cmd_mkfs, CLI_DEVICES },
@@ -120,6 +121,7 @@ main (int argc, char *argv[])
   static char name[] = "btrnbd";
   int opt;
 
+  stdfds_keep ();
   if (argc > 0)
     argv[0] = name;             /* for getopt's messages */
   while ((opt = getopt_long (argc, argv, "+d:s:h", long_opts, NULL)) != -1)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "control/stdfds.h"
 #include "daemon/control.h"
 #include "daemon/fail.h"
 #include "daemon/metrics.h"
@@ -222,6 +223,7 @@ main (int argc, char **argv)
   char *error = NULL;
   int status;
 
+  stdfds_keep ();
   host_log_setup (is_journal (), false);
   raise_file_limit ();
   status = options_read (argc, argv, &o, &error);

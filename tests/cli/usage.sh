@@ -76,6 +76,17 @@ fails_with 1 "^btrnbd: .*pool.img: " "a pool that is not there" \
 head -c 1M /dev/zero >"$img"
 fails_with 1 "^btrnbd: .*pool.img: " "a file that is no pool" \
            "$BTRNBD" -d "$img" ls
+
+# Messages do not go to the disk when nobody has opened a place for them.
+rm "$img"
+ok "a pool" "$BTRNBD" -d "$img" mkfs --size 256M
+"$BTRNBD" -d "$img" rm nothing <&- >&- 2>&-; is $? 1 "nothing is open"
+"$BTRNBD" -d "$img" create vm1 --size 1M 2>&-; is $? 0 "no standard error"
+"$BTRNBD" -d "$img" rm nothing 2>&-; is $? 1 "a message for nobody"
+cmp -s -n 65536 "$img" /dev/zero; is $? 0 "the disk has none of it"
+fails_with 1 "standard output" "no standard output" \
+           bash -c "'$BTRNBD' -d '$img' ls >&-"
+"$BTRNBD" -d "$img" put - file <&- 2>/dev/null; is $? 1 "no standard input"
 if [ -c /dev/full ]; then
   fails_with 1 "standard output" "output that does not fit" \
              bash -c "'$BTRNBD' --help >/dev/full"

@@ -70,6 +70,25 @@ is "$(lines 'export "a b .31m" refused')" 1 "a name cannot break a line"
 is "$(grep -Evc '^btrnbdd: ' "$said")" 0 "every line is one of ours"
 ok "stop" stop_daemon
 
+# Nobody has opened a place for messages: no disk and no client gets them.
+start_mute ()
+{
+  rm -f "$tmp/mute.pid"
+  "$DAEMON" -v -l "unix:$sock" --control off --pidfile "$tmp/mute.pid" \
+    --plugin "$PLUGIN" "$img" 2>&- &
+  daemon_pid=$!
+  local i
+  for (( i = 0; i < 200; i++ )); do
+    [ -s "$tmp/mute.pid" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+ok "start without standard error" start_mute </dev/null
+ok "a client" use
+ok "stop" stop_daemon
+cmp -s -n 65536 "$img" /dev/zero; is $? 0 "the disk has none of it"
+
 # The journal takes priorities from the front of lines.
 start_logged ()
 {
