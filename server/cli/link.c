@@ -280,14 +280,19 @@ wait_for_change (struct cli *c)
     json_decref (cli_next_event (c));
 }
 
+/* C's message gets a hint: what this server can be asked. */
 static int
 note_clients (struct cli *c)
 {
-  char *text;
+  char *message = c->message, *text = NULL;
+  bool knows;
 
-  if (asprintf (&text, "%s; btrnbd clients tells by whom, --when-free waits",
-                c->message) < 0)
-    return -1;
+  c->message = NULL;
+  knows = cli_call (c, "host.clients", NULL, NULL) == 0;
+  if (asprintf (&text, "%s; %s--when-free waits", message ? message : "",
+                knows ? "btrnbd clients tells by whom, " : "") < 0)
+    text = NULL;
+  free (message);
   free (c->message);
   c->message = text;
   return -1;
@@ -302,8 +307,9 @@ cli_call_busy (struct cli *c, const char *method, json_t *params, bool wait,
 
   while ((r = cli_call (c, method, json_incref (params), ret_result)) < 0 &&
          c->error_errno == EBUSY && wait && c->socket) {
-    if (!listening && cli_call (c, "events.subscribe", NULL, NULL) < 0)
-      break;
+    /* A server that tells of no events is asked every second. */
+    if (!listening)
+      cli_call (c, "events.subscribe", NULL, NULL);
     listening = true;
     wait_for_change (c);
   }

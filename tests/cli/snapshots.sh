@@ -140,10 +140,16 @@ ok "the clone is an export" nbdcopy "$(uri vm5)" null:
 holder=$!
 cleanup_fn stop_pid "$holder"
 wait_until 60 grep -q up "$tmp/up"
-fails_with 1 "in use" "rollback with a client" "${s[@]}" rollback vm3 s1
+fails_with 1 "in use[^;]*; --when-free waits$" "rollback with a client" \
+  "${s[@]}" rollback vm3 s1
 fails_with 1 "in use" "rm -r with a client" "${s[@]}" rm -r vm3
+timeout 60 "${s[@]}" rollback --when-free vm3 s1 >"$tmp/rollback" 2>&1 &
+waiting=$!
+sleep 1.5
+ok "it waits" kill -0 "$waiting"
 stop_pid "$holder"
-ok "rollback when it has gone" timeout 20 "${s[@]}" rollback --when-free vm3 s1
+wait "$waiting"
+is "$?$(cat "$tmp/rollback")" 0 "rollback when it has gone"
 ok "it is the snapshot" cmp <(nbdcopy "$(uri vm3)" -) <(nbdcopy "$(uri vm3@s1)" -)
 is "$("${s[@]}" diff vm3 vm3@s1)" "" "no difference"
 ok "rm -r" "${s[@]}" rm -r vm3
