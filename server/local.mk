@@ -88,7 +88,8 @@ btrnbdd_CPPFLAGS = \
 	-I$(srcdir)/plugins/btrfs \
 	-D_GNU_SOURCE \
 	-DPAGE_DIR='"$(srcdir)/server/daemon/page"' \
-	-DNBDKIT_PLUGINDIR='"$(nbdkit_plugindir)"'
+	-DPLUGINDIR='"$(nbdkit_plugindir)"' \
+	-DNBDKIT_PLUGINDIR='"$(nbdkit_own_plugindir)"'
 btrnbdd_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS) \
 	$(MICROHTTPD_CFLAGS)
 # Plugins look the API up in the program.

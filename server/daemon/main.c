@@ -240,7 +240,7 @@ main (int argc, char **argv)
   if (server_init (&s, argc, argv, &o, &error) == -1)
     fail_log (&error);
   else if (plugin_load (&s.plugin, o.plugin ? o.plugin : POOL_PLUGIN,
-                        o.plugin_dir) == 0) {
+                        o.plugin_dirs) == 0) {
     s.plugin.read_only = o.read_only;
     if (configure_plugin (&s, &o) == 0 && settle_rules (&s, &o, false) == 0)
       status = o.check_only ? say_in_order (&o) : serve (&s, &o);

@@ -26,7 +26,7 @@ print_help (void)
 "      --check-config        say whether they are in order, and end\n"
 "  -d, --device DEVICE       a device of the pool; may be repeated\n"
 "      --plugin NAME|PATH    serve this plugin instead of a pool\n"
-"      --plugin-dir DIR      where plugins are looked for by name\n"
+"      --plugin-dir DIR[:DIR...]  where plugins are looked for by name\n"
 "  -l, --listen WHERE        unix:PATH, HOST:PORT, [ADDRESS]:PORT or\n"
 "                            vsock:CID:PORT; may be repeated\n"
 "                            (default: 127.0.0.1:10809 and\n"
@@ -176,7 +176,8 @@ options_read (int argc, char **argv, struct options *o, char **ret_error)
   int r;
 
   *o = (struct options) {
-    .plugin_dir = NBDKIT_PLUGINDIR,
+    .plugin_dirs = strcmp (PLUGINDIR, NBDKIT_PLUGINDIR) == 0
+      ? PLUGINDIR : PLUGINDIR ":" NBDKIT_PLUGINDIR,
     .limits = {
       .conn_requests = 256, .conn_bytes = CONN_BYTES,
       .total_bytes = 1u << 30, .connections = 1024,

@@ -29,7 +29,7 @@ struct options {
   struct host_strings strings;
   const char *config;          /* the file, or NULL */
   const char *plugin;          /* short name or path; NULL: a pool */
-  const char *plugin_dir;
+  const char *plugin_dirs;     /* separated by colons */
   const char *pool;            /* its name in the file, or NULL */
   struct option_list listen, devices, debug;
   struct option_param *params; /* in order: file, then command line */

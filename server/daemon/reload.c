@@ -61,7 +61,7 @@ static const char *
 fixed_difference (const struct options *a, const struct options *b)
 {
   return !same_params (a, b) ? "the pool or plugin and its parameters"
-    : !same (a->plugin_dir, b->plugin_dir) ? "plugin-dir"
+    : !same (a->plugin_dirs, b->plugin_dirs) ? "plugin-dir"
     : !same (a->control, b->control) ? "control"
     : !same (a->metrics, b->metrics) ? "metrics"
     : !same (a->pidfile, b->pidfile) ? "pidfile"

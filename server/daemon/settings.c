@@ -44,7 +44,7 @@ static const struct setting settings[] = {
   { "check-config", 0, SET_SWITCH, AT (check_only), .flags = LINE_ONLY },
   { "device", 'd', SET_LIST, AT (devices), .flags = LINE_ONLY },
   { "plugin", 0, SET_STRING, AT (plugin), .flags = LINE_ONLY },
-  { "plugin-dir", 0, SET_STRING, AT (plugin_dir) },
+  { "plugin-dir", 0, SET_STRING, AT (plugin_dirs) },
   { "debug", 'D', SET_LIST, AT (debug) },
   { "listen", 'l', SET_LIST, AT (listen), .check = listen_check },
   { "read-only", 'r', SET_SWITCH, AT (read_only) },

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "host/log.h"
 #include "host/plugin.h"
@@ -14,15 +15,42 @@
 /* The structure as far as every version-2 plugin has it. */
 #define PLUGIN_SIZE_MIN offsetof (struct nbdkit_plugin, magic_config_key)
 
+/* TRIED, which is consumed, and PATH as a list in words. */
 static char *
-plugin_path (const char *name, const char *dir)
+add_tried (char *tried, const char *path)
 {
-  char *path = NULL;
+  char *both;
 
-  if (strchr (name, '/') != NULL)
-    return strdup (name);
-  return asprintf (&path, "%s/nbdkit-%s-plugin.so", dir, name) == -1 ? NULL
-    : path;
+  if (asprintf (&both, "%s%s%s", tried ? tried : "", tried ? ", " : "", path)
+      == -1)
+    both = NULL;
+  free (tried);
+  return both;
+}
+
+/* The first that is there; NULL after a message. */
+static char *
+find_plugin (const char *name, const char *dirs)
+{
+  char *path = NULL, *tried = NULL;
+  size_t n;
+
+  for (; *dirs; dirs += n + (dirs[n] == ':')) {
+    n = strcspn (dirs, ":");
+    if (asprintf (&path, "%.*s/nbdkit-%s-plugin.so", (int) n, dirs, name)
+        == -1)
+      path = NULL;
+    if (path == NULL || access (path, F_OK) == 0)
+      break;
+    tried = add_tried (tried, path);
+    free (path);
+    path = NULL;
+  }
+  if (path == NULL)
+    host_log (HOST_LOG_ERROR, "there is no plugin \"%s\"; looked for %s",
+              name, tried ? tried : "nothing");
+  free (tried);
+  return path;
 }
 
 static bool
@@ -98,17 +126,15 @@ take_extension (struct plugin *pl)
 }
 
 int
-plugin_load (struct plugin *pl, const char *name, const char *dir)
+plugin_load (struct plugin *pl, const char *name, const char *dirs)
 {
   struct nbdkit_plugin *(*init) (void);
   const struct nbdkit_plugin *theirs;
 
   memset (pl, 0, sizeof *pl);
-  pl->path = plugin_path (name, dir);
-  if (pl->path == NULL) {
-    host_log (HOST_LOG_ERROR, "out of memory");
+  pl->path = strchr (name, '/') ? strdup (name) : find_plugin (name, dirs);
+  if (pl->path == NULL)
     return -1;
-  }
   pl->dl = dlopen (pl->path, RTLD_NOW | RTLD_GLOBAL);
   if (pl->dl == NULL) {
     host_log (HOST_LOG_ERROR, "cannot load plugin: %s", dlerror ());

@@ -25,10 +25,10 @@ struct plugin {
   bool configured_one;         /* a key=value was given */
 };
 
-/* NAME is a short name ("memory", found in DIR) or a path.  On error a
- * message has been printed.
+/* NAME is a short name ("memory", found in the first of DIRS, separated by
+ * colons, that has it) or a path.  On error a message has been printed.
  */
-extern int plugin_load (struct plugin *, const char *name, const char *dir);
+extern int plugin_load (struct plugin *, const char *name, const char *dirs);
 /* "key=value" or a bare word for the magic key.  The text must live as long as
  * the plugin.  -1: RET_CALL->text is the reason.
  */

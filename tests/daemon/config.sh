@@ -136,6 +136,13 @@ bad "allow = tls needs tls" "a rule that can never hold" \
 bad "$conf:2: unknown parameter" "a parameter that the plugin does not know" \
   $'[plugin '"$TEST_PLUGIN"$']\nnonsense = 1'
 head -c 2000000 /dev/zero | tr '\0' ' ' >"$conf"
+fails_with 1 "no plugin \"xyz\"; looked for /a/nbdkit-xyz-plugin.so,\
+ /b c/nbdkit-xyz-plugin.so$" "a plugin that is not there" \
+  "$DAEMON" --plugin-dir "/a:/b c" --plugin xyz
+mkdir "$tmp/dir"
+ln -s "$TEST_PLUGIN" "$tmp/dir/nbdkit-xyz-plugin.so"
+ok "a plugin in the second place" "$DAEMON" --check-config \
+  --plugin-dir "/a:$tmp/dir" --plugin xyz
 fails_with 1 "larger than" "a file without end" "$DAEMON" --check-config \
   -c "$conf"
 printf '[server]\0' >"$conf"

@@ -18,11 +18,10 @@ chmod -R a-w "$tmp/src"
 mkdir "$tmp/build"
 cd "$tmp/build" || exit 99
 at=$tmp/inst
-ok "configure, the source read-only" "$tmp/src/configure" -q --prefix="$at" \
-  --with-nbdkit-plugindir="$at/lib/nbdkit"
+ok "configure, the source read-only" "$tmp/src/configure" -q --prefix="$at"
 ok "make" make -j"$(nproc)"
 ok "make install" make install
-for f in bin/btrnbd bin/btrnbdd lib/nbdkit/nbdkit-btrfs-plugin.so \
+for f in bin/btrnbd bin/btrnbdd lib/nbdkit/plugins/nbdkit-btrfs-plugin.so \
   etc/btrnbd/btrnbd.conf lib/systemd/system/btrnbd.service \
   lib/systemd/system/btrnbd.socket lib/sysusers.d/btrnbd.conf \
   share/man/man1/btrnbd.1 share/man/man1/nbdkit-btrfs-plugin.1 \
@@ -43,6 +42,8 @@ sed "s,^device = .*,device = $tmp/pool.img," "$at/etc/btrnbd/btrnbd.conf" \
 ok "serve what was installed" start_daemon -c "$tmp/btrnbd.conf"
 is "$(nbdinfo --size "$(export_uri disk0)")" 1048576 "a client"
 ok "stop" stop_daemon
+ok "nbdkit's own plugins are found, too" "$DAEMON" --check-config \
+  --plugin memory 1M
 echo "# mine" >>"$at/etc/btrnbd/btrnbd.conf"
 ok "make install again" make install
 ok "the configuration was left alone" grep -q '^# mine' \
