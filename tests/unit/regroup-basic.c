@@ -271,6 +271,81 @@ test_background (void **state)
 }
 
 static void
+put (struct btrnbd_file *f, uint64_t offset, uint64_t len, unsigned flags)
+{
+  uint8_t *buf = malloc (len);
+
+  memset (buf, 0x5a, len);
+  pool_ok (btrnbd_pwrite (f, buf, len, offset, flags));
+  free (buf);
+}
+
+static uint64_t
+noted (struct btrnbd_pool *p)
+{
+  struct btrnbd_pool_stats st;
+
+  btrnbd_pool_get_stats (p, &st);
+  return st.regroup_noted_bytes;
+}
+
+/* Whatever way a change takes, it is noted.  Nothing is when a pool has just
+ * been opened, and nothing is worked on in the first second.
+ */
+static void
+test_notes (void **state)
+{
+  const struct btrnbd_volume_opts nocow = { .size = 16 << 20, .nocow = true };
+  struct btrnbd_pool *p;
+  struct btrnbd_file *f;
+  struct model m;
+  struct image im;
+  uint32_t seq = 0;
+  unsigned way;
+
+  (void) state;
+  image_make (&im, "", 512);
+  p = pool_open_at (im.path, 0);
+  make_volume (p, "vm", &m, 1024);
+  fill (p, "vm", &m, &seq);
+  pool_ok (btrnbd_volume_create (p, "a", &nocow));
+  pool_ok (btrnbd_volume_create (p, "b", &nocow));
+  f = open_export (p, "a");
+  put (f, 0, 256 * K, 0);
+  btrnbd_file_close (f);
+  f = open_export (p, "b");
+  put (f, 0, 256 * K, 0);
+  btrnbd_file_close (f);
+  for (way = 0; way < 4; ++way) {
+    pool_ok (btrnbd_pool_close (p));
+    p = pool_open_at (im.path, 0);
+    assert_int_equal (noted (p), 0);
+    f = open_export (p, "vm");
+    switch (way) {
+    case 0:                     /* write-out */
+      put (f, 0, 4 * K, 0);
+      pool_ok (btrnbd_pool_sync (p));
+      break;
+    case 1:                     /* beside the log */
+      put (f, 64 * K, 4 * K, BTRNBD_FUA);
+      break;
+    case 2:
+      pool_ok (btrnbd_trim (f, 128 * K, 64 * K, 0));
+      break;
+    default:
+      pool_ok (btrnbd_clone_range (p, "a", 0, 64 * K, "b", 64 * K));
+    }
+    if (noted (p) == 0)
+      fail_msg ("way %u is not noted", way);
+    btrnbd_file_close (f);
+  }
+  pool_ok (btrnbd_pool_close (p));
+  image_check (&im);
+  image_remove (&im);
+  free (m.v);
+}
+
+static void
 expect (struct btrnbd_pool *p, const char *name, uint64_t extents,
         uint64_t allocated, uint64_t exclusive, uint64_t dead)
 {
@@ -286,16 +361,6 @@ expect (struct btrnbd_pool *p, const char *name, uint64_t extents,
               (unsigned long long) u.dead / K, (unsigned long long) extents,
               (unsigned long long) allocated, (unsigned long long) exclusive,
               (unsigned long long) dead);
-}
-
-static void
-put (struct btrnbd_file *f, uint64_t offset, uint64_t len, unsigned flags)
-{
-  uint8_t *buf = malloc (len);
-
-  memset (buf, 0x5a, len);
-  pool_ok (btrnbd_pwrite (f, buf, len, offset, flags));
-  free (buf);
 }
 
 /* Counted by hand. */
@@ -427,6 +492,7 @@ main (void)
     cmocka_unit_test (test_dead),
     cmocka_unit_test (test_shared),
     cmocka_unit_test (test_background),
+    cmocka_unit_test (test_notes),
     cmocka_unit_test (test_usage),
     cmocka_unit_test (test_writable),
   };

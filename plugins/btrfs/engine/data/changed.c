@@ -117,6 +117,14 @@ file_changed (struct file_data *f, const struct txn *txn, uint64_t start,
 }
 
 void
+file_changed_in_log (struct file_data *f, const struct txn *txn,
+                     uint64_t start, uint64_t end)
+{
+  file_moved (f, txn, 0, 0);
+  regroup_note (f, start, end);
+}
+
+void
 file_changed_beyond_log (struct file_data *f, const struct txn *txn)
 {
   assert (mutex_is_mine (&f->inode->lock));

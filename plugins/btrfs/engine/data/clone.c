@@ -348,12 +348,11 @@ change (struct batch *b, struct txn *txn)
     r = add_refs (b, txn);
   if (r < 0)
     return r;
+  file_changed (f, txn, start, b->pos);
   /* What is without checksums may be overwritten in place again when the
    * other side is gone, which a log would not know.
    */
-  if (file_has_csums (f))
-    file_changed (f, txn, start, b->pos);
-  else
+  if (!file_has_csums (f))
     file_changed_beyond_log (f, txn);
   assert (b->pos > start);
   return inode_finish_change (txn, f, b->added, b->removed);

@@ -212,6 +212,9 @@ extern void changed_done (struct file_data *);
 /* The extents in [START, END) change in TXN; inode.lock held. */
 extern void file_changed (struct file_data *, const struct txn *,
                           uint64_t start, uint64_t end);
+/* The same when the log has been told already. */
+extern void file_changed_in_log (struct file_data *, const struct txn *,
+                                 uint64_t start, uint64_t end);
 /* The same when nobody has to look at them for regrouping. */
 extern void file_moved (struct file_data *, const struct txn *,
                         uint64_t start, uint64_t end);

@@ -330,14 +330,14 @@ note_changes (const struct group *g)
   const struct writeout *w = g->w;
   size_t k;
 
-  if (g->logged)
-    file_changed (g->f, g->txn, 0, 0);
-  for (k = g->from; k < g->to && !g->logged; ++k)
+  for (k = g->from; k < g->to; ++k)
     if (takes_part (&w->run[k])) {
       const uint64_t start = run_offset (w, &w->run[k]);
       const uint64_t end = start + run_len (w, &w->run[k]);
 
-      if (w->moved)
+      if (g->logged)
+        file_changed_in_log (g->f, g->txn, start, end);
+      else if (w->moved)
         file_moved (g->f, g->txn, start, end);
       else
         file_changed (g->f, g->txn, start, end);
