@@ -181,6 +181,73 @@ test_246_same_transaction (void **state)
     }
 }
 
+static void
+disk_put (struct image *im, const char *path, uint32_t seq)
+{
+  struct inode *in = walk_to (im, path);
+  uint8_t buf[BLK];
+
+  blk_fill (buf, seq);
+  ok (data_write (im->fs->data, in, buf, BLK, 0));
+  ok (data_write_out (im->fs->data, in, 0, BLK));
+  inode_put (in);
+}
+
+static void
+disk_holds (struct image *im, const char *path, uint32_t seq)
+{
+  struct inode *in = walk_to (im, path);
+  uint8_t buf[BLK], want[BLK];
+
+  blk_fill (want, seq);
+  ok (data_read (im->fs->data, in, buf, BLK, 0));
+  assert_memory_equal (buf, want, BLK);
+  inode_put (in);
+}
+
+/* A file that is written in place; a snapshot comes and goes, and another one
+ * comes, in one transaction.
+ */
+static void
+test_in_place_same_transaction (void **state)
+{
+  static const struct subvol_new volume = { .mode = 0755, .file = "disk",
+    .file_mode = 0600, .file_size = 1 << 20,
+    .file_flags = BTRFS_INODE_NODATACOW };
+  struct data_stats before, after;
+  struct inode *top, *in;
+  struct image im;
+
+  (void) state;
+  image_make (&im, "", 256);
+  image_open (&im);
+  ok (inode_top (im.fs->inodes, &top));
+  ok (subvol_create (im.fs->subvols, top, "a", 1, &volume, NULL));
+  inode_put (top);
+  in = walk_to (&im, "a/disk");
+  disk_put (&im, "a/disk", 1);
+  ok (trans_commit (im.fs->trans, NULL));
+  ok (snapshot (&im, "a", "b", true));
+  ok (delete_subvol (&im, "b"));
+  ok (subvols_drop_dead (im.fs->subvols, NULL, NULL));
+  data_get_stats (im.fs->data, &before);
+  disk_put (&im, "a/disk", 2);
+  disk_put (&im, "a/disk", 3);
+  data_get_stats (im.fs->data, &after);
+  assert_int_equal (after.nocow_bytes - before.nocow_bytes, 2 * BLK);
+  ok (snapshot (&im, "a", "c", true));
+  disk_put (&im, "a/disk", 4);
+  disk_holds (&im, "a/disk", 4);
+  inode_put (in);
+  image_close (&im);
+  image_open (&im);
+  disk_holds (&im, "c/disk", 3);
+  disk_holds (&im, "a/disk", 4);
+  image_judge (&im);
+  image_close (&im);
+  image_remove (&im);
+}
+
 /* 248: of a subvolume that has been deleted: an error, and no flag of the dead
  * in a copy.
  */
@@ -428,6 +495,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_105_child_generation),
     cmocka_unit_test (test_246_same_transaction),
+    cmocka_unit_test (test_in_place_same_transaction),
     cmocka_unit_test (test_248_deleted),
     cmocka_unit_test (test_250_received),
     cmocka_unit_test (test_252_root_orphans),

@@ -16,11 +16,12 @@
  *  11. its block group is writable, and stays so while we write: this and 10
  *      are asked by the caller for each write (space_nocow_begin).
  * A verdict (2-8) is kept in the extent map together with the snapshot number
- * that it was made for: it is void after the next snapshot, and "no" also
- * after the next commit.  Whoever makes another reference to an extent in any
- * other way tells the map (map_shared).  An image says nothing about who
- * references what: it voids no verdict, 10 is asked beside them, and what was
- * known before it is known when it is closed.
+ * that it was made for, which is a transaction's: it is void after the next
+ * snapshot (of a later transaction: see may_be_kept), and "no" also after the
+ * next commit.  Whoever makes another reference to an extent in any other way
+ * tells the map (map_shared).  An image says nothing about who references
+ * what: it voids no verdict, 10 is asked beside them, and what was known
+ * before it is known when it is closed.
  *
  * nocow_no_early and nocow_no_cache show what 2 and the kept verdicts are
  * worth: they cost searches and change no answer.
@@ -44,6 +45,15 @@ was_data (struct file_data *f, const struct mapping *m, uint64_t allocated)
         || m->generation <= __atomic_load_n (&f->d->flipped,
                                              __ATOMIC_RELAXED))
     && m->generation > trans_committed_id (f->d->env.trans);
+}
+
+/* A transaction that has taken snapshot number SNAPSHOT may take another one of
+ * the same number: until it ends nothing that is found out can be kept.
+ */
+static bool
+may_be_kept (const struct file_data *f, uint64_t snapshot)
+{
+  return snapshot < trans_running_id (f->d->env.trans);
 }
 
 /* *ret_sure: the verdict stays the same until somebody takes a snapshot. */
@@ -131,7 +141,7 @@ path_is_ours (struct file_data *f, uint64_t offset, uint64_t snapshot,
   *ret_ours = true;
   for (level = c.level; level > 0 && *ret_ours && r == 0; --level)
     r = block_is_ours (f, c.path[level - 1], snapshot, ret_ours);
-  if (r == 0 && *ret_ours) {
+  if (r == 0 && *ret_ours && may_be_kept (f, snapshot)) {
     __atomic_store_n (&f->own_leaf, c.path[0]->bytenr, __ATOMIC_RELAXED);
     __atomic_store_n (&f->own_leaf_snapshot, snapshot, __ATOMIC_RELAXED);
   }
@@ -203,6 +213,7 @@ static int
 find_out (struct file_data *f, struct mapping *m, uint64_t snapshot,
           bool *ret_nocow)
 {
+  const bool keep = may_be_kept (f, snapshot);
   uint64_t shares;
   bool sure = true;
   int r = 0;
@@ -221,7 +232,7 @@ find_out (struct file_data *f, struct mapping *m, uint64_t snapshot,
   if (r < 0)
     return err_note (r, "references of the extent at %llu",
                      (unsigned long long) m->disk);
-  if (!sure)
+  if (!sure || !keep)
     return 0;
   m->nocow = *ret_nocow ? NOCOW_YES : NOCOW_NO;
   m->nocow_snapshot = snapshot;
