@@ -228,7 +228,7 @@ plugin_dump (void)
   printf ("btrfs_decompress=zlib,lzo,zstd\n");
   printf ("btrfs_profiles=single,dup,raid0\n");
   printf ("btrfs_multi_device=no\n");
-  printf ("btrfs_log_tree=no\n");
+  printf ("btrfs_log_tree=yes\n");
   printf ("btrfs_device_nbd=yes\n");
   printf ("btrfs_image=yes\n");
 }
