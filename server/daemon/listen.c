@@ -26,13 +26,23 @@
 #define LISTEN_FDS_FIRST 3     /* sd_listen_fds(3) */
 #define PASSED "passed socket" /* what their specs begin with */
 
+/* Somebody else may have put a file in the place of ours. */
+static void
+remove_path (const struct listener *l)
+{
+  struct stat st;
+
+  if (l->unlink_path && lstat (l->unlink_path, &st) == 0 &&
+      st.st_dev == l->dev && st.st_ino == l->ino)
+    unlink (l->unlink_path);
+}
+
 static void
 listener_free (struct listener *l)
 {
   if (l->fd != -1)
     close (l->fd);
-  if (l->unlink_path)
-    unlink (l->unlink_path);
+  remove_path (l);
   free (l->unlink_path);
   free (l->spec);
   free (l);
@@ -43,6 +53,7 @@ listener_register (struct server *s, int fd, const char *spec,
                    const char *unlink_path, char **ret_error)
 {
   struct listener *l = calloc (1, sizeof *l);
+  struct stat st;
 
   if (l == NULL) {
     close (fd);
@@ -53,6 +64,10 @@ listener_register (struct server *s, int fd, const char *spec,
   l->passed = strncmp (spec, PASSED, strlen (PASSED)) == 0;
   l->spec = strdup (spec);
   l->unlink_path = unlink_path ? strdup (unlink_path) : NULL;
+  if (l->unlink_path && lstat (l->unlink_path, &st) == 0) {
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+  }
   if (l->spec == NULL || (unlink_path && !l->unlink_path)) {
     listener_free (l);
     return fail (ret_error, "out of memory");
@@ -83,7 +98,9 @@ listen_on (struct server *s, const struct sockaddr *addr, socklen_t len,
   return listener_register (s, fd, spec, unlink_path, ret_error);
 }
 
-/* A socket file that nobody listens on is left over from a crash. */
+/* A socket file that nobody listens on is left over from a crash.  (One with
+ * a long queue is somebody's, and is not waited for.)
+ */
 static void
 remove_stale (const struct sockaddr_un *un)
 {
@@ -92,7 +109,7 @@ remove_stale (const struct sockaddr_un *un)
 
   if (lstat (un->sun_path, &st) == -1 || !S_ISSOCK (st.st_mode))
     return;
-  fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd == -1)
     return;
   if (connect (fd, (const struct sockaddr *) un, sizeof *un) == -1 &&

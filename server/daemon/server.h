@@ -47,6 +47,8 @@ struct listener {
   bool kept;                   /* by the reload that is under way */
   char *spec;                  /* as given; for messages */
   char *unlink_path;           /* of a unix socket that we made, or NULL */
+  dev_t dev;
+  ino_t ino;                   /* of that file */
   ev_io watcher;
 };
 

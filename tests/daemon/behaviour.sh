@@ -88,8 +88,32 @@ PY
 rss=$(awk '/VmRSS/ { print $2 }' "/proc/$daemon_pid/status")
 ok "a deaf reader holds bounded memory ($rss KiB)" test "$rss" -lt 262144
 
+# Sockets of others.
+mv "$sock" "$sock.old"
+ok "another server's socket in place of ours" python3 -c '
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen(0)
+clients = []
+try:
+    while True:
+        clients.append(socket.socket(socket.AF_UNIX))
+        clients[-1].setblocking(False)
+        clients[-1].connect(sys.argv[1])
+except BlockingIOError:
+    pass
+import subprocess
+r = subprocess.run(["timeout", "20", sys.argv[2], "-l", "unix:" + sys.argv[1],
+                    "--control", "off", "--plugin", sys.argv[3]],
+                   stderr=subprocess.PIPE, text=True)
+sys.exit(0 if r.returncode == 1 and "in use" in r.stderr
+         else "%d %s" % (r.returncode, r.stderr))
+' "$sock" "$DAEMON" "$TEST_PLUGIN"
+
 # Drain.
 ok "stop" stop_daemon
+ok "a socket that is not ours stays" test -S "$sock"
 ok "start" start_daemon --drain-timeout 2 --plugin "$TEST_PLUGIN" \
   delay-ms=300
 is "$(python3 - "$sock" "$daemon_pid" <<'PY'
