@@ -234,6 +234,54 @@ given_out_once (void **state)
   free (buf);
 }
 
+/* Size of the maps of data groups, of which there is one. */
+static size_t
+words_of_data (struct space *sp)
+{
+  struct block_group *bg;
+  size_t n = 0;
+
+  SCOPED_LOCK (&sp->lock);
+  RB_FOREACH (bg, groups, &sp->groups)
+    if (bg->kind == SPACE_DATA)
+      n = div_round_up (bg->length / PS, 64) * sizeof (uint64_t);
+  assert_true (n > 0);
+  return n;
+}
+
+/* What could not be allocated is promised to nobody afterwards. */
+static void
+promise_comes_back (void **state)
+{
+  struct device *disk;
+  struct btrnbd_pool *pool = make_pool (&disk, false);
+  struct space *sp = pool->fs->space;
+  struct btrnbd_file *f;
+  struct space_numbers n;
+  unsigned i;
+
+  (void) state;
+  check (btrnbd_create (pool, "f", 0644, false), "create");
+  check (btrnbd_file_open (pool, "f", 0, &f), "open file");
+  check (btrnbd_truncate (f, BYTES), "truncate");
+  check (space_data_reserve (sp, PS), "reserve");
+  space_data_unreserve (sp, PS);
+  for (i = 0; i < 2; ++i) {
+    hits = 0;
+    __atomic_store_n (&refused, i == 0 ? words_of_data (sp) : 0,
+                      __ATOMIC_RELAXED);
+    assert_int_equal (btrnbd_zero (f, 0, BYTES, 0),
+                      i == 0 ? -ERR_nomem : 0);
+    assert_int_equal (hits > 0, i == 0);
+    check (space_get_numbers (sp, SPACE_DATA, &n), "numbers");
+    assert_int_equal (n.may_use, 0);
+    assert_int_equal (sp->data_promised + sp->data_owed, 0);
+  }
+  btrnbd_file_close (f);
+  btrnbd_pool_kill (pool);
+  device_close (disk);
+}
+
 int
 main (void)
 {
@@ -241,6 +289,7 @@ main (void)
     cmocka_unit_test (given_out_once),
     cmocka_unit_test (lost_is_not_free),
     cmocka_unit_test (lost_while_discarded),
+    cmocka_unit_test (promise_comes_back),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

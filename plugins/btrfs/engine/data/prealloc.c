@@ -100,7 +100,9 @@ insert_prealloc (struct file_data *f, struct txn *txn, struct mapping *pre)
   return inode_finish_change (txn, f, pre->len, drop.nbytes);
 }
 
-/* One extent for the front of [start, end); *ret_end: how far it goes. */
+/* One extent for the front of [start, end); *ret_end: how far it goes, or would
+ * have gone: the promise for that is used up.
+ */
 static int
 prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
                uint64_t *ret_end)
@@ -111,6 +113,7 @@ prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
   struct txn *txn;
   int r;
 
+  *ret_end = start;
   r = space_data_alloc (d->env.space, d->ps, end - start,
                         __atomic_load_n (&f->hint, __ATOMIC_RELAXED),
                         &pre.disk, &pre.disk_len);
@@ -237,8 +240,7 @@ prealloc_range (struct file_data *f, enum want want, uint64_t start,
       needed = stop - start;
     }
     r = prealloc_some (f, start, stop, &stop);
-    if (r == 0 || stop > start)
-      needed -= MIN (needed, stop - start);
+    needed -= MIN (needed, stop - start);
     start = stop;
   }
   if (needed > 0)
