@@ -71,9 +71,6 @@ extern int data_zero (struct data *, struct inode *, uint64_t offset,
 /* A hole: whole sectors are freed, edges zeroed. */
 extern int data_punch (struct data *, struct inode *, uint64_t offset,
                        uint64_t len);
-/* Allocate without changing contents. */
-extern int data_allocate (struct data *, struct inode *, uint64_t offset,
-                          uint64_t len);
 extern int data_prefetch (struct data *, struct inode *, uint64_t offset,
                           uint64_t len);
 extern int data_set_size (struct data *, struct inode *, uint64_t size);

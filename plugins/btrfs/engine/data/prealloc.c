@@ -1,5 +1,4 @@
-/* data: allocating without writing: zeroes that keep their space, and
- * allocation of holes.
+/* data: allocating without writing: zeroes that keep their space.
  *
  * Zeroes over an extent that nobody shares need no space: the item becomes
  * prealloc where it stands, and its checksums go.  So a volume that fills the
@@ -8,6 +7,7 @@
  */
 #include <config.h>
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/err.h"
@@ -17,14 +17,12 @@
 #define PIECE_ITEMS 128        /* most old items replaced by one extent */
 #define FLIP_MIN (64 * 1024)   /* shorter pieces of a range are replaced */
 
-enum want { WANT_ZEROES, WANT_SPACE };
-
 /* The next stretch from *START on that needs a new prealloc extent: not
  * longer than one extent may be, nor made of too many items.
  */
 static int
-next_stretch (struct file_data *f, enum want want, uint64_t *start,
-              uint64_t end, uint64_t *ret_end)
+next_stretch (struct file_data *f, uint64_t *start, uint64_t end,
+              uint64_t *ret_end)
 {
   unsigned n = 0;
   uint64_t pos = *start;
@@ -37,8 +35,7 @@ next_stretch (struct file_data *f, enum want want, uint64_t *start,
 
     if (r < 0)
       return r;
-    keep = m.kind == MAP_PREALLOC
-      || (want == WANT_SPACE && m.kind != MAP_HOLE);
+    keep = m.kind == MAP_PREALLOC;
     if (keep && n > 0)
       break;
     pos = MIN (end, m.offset + m.len);
@@ -54,13 +51,13 @@ next_stretch (struct file_data *f, enum want want, uint64_t *start,
 }
 
 static int
-count_needed (struct file_data *f, enum want want, uint64_t start,
-              uint64_t end, uint64_t *ret_bytes)
+count_needed (struct file_data *f, uint64_t start, uint64_t end,
+              uint64_t *ret_bytes)
 {
   *ret_bytes = 0;
   while (start < end) {
     uint64_t stop;
-    int r = next_stretch (f, want, &start, end, &stop);
+    int r = next_stretch (f, &start, end, &stop);
 
     if (r < 0)
       return r;
@@ -213,34 +210,27 @@ flip_own (struct file_data *f, uint64_t start, uint64_t end, uint64_t least)
   return 0;
 }
 
-/* Range locked, and held against write-out when WANT_ZEROES. */
+/* Range locked, and held against write-out. */
 static int
-prealloc_range (struct file_data *f, enum want want, uint64_t start,
-                uint64_t end)
+prealloc_range (struct file_data *f, uint64_t start, uint64_t end)
 {
   struct space *space = f->d->env.space;
   uint64_t needed, stop;
   int r;
 
-  r = count_needed (f, want, start, end, &needed);
+  r = count_needed (f, start, end, &needed);
   if (r < 0 || needed == 0)
     return r;
   r = space_data_reserve (space, needed);
   if (r < 0)
     return r;
   while (r == 0 && start < end) {
-    r = next_stretch (f, want, &start, end, &stop);
+    r = next_stretch (f, &start, end, &stop);
     if (r < 0 || stop == 0)
       break;
-    /* Write-out may have filled or freed something since the count. */
-    if (stop - start > needed) {
-      r = space_data_reserve (space, stop - start - needed);
-      if (r < 0)
-        break;
-      needed = stop - start;
-    }
+    assert (stop - start <= needed);
     r = prealloc_some (f, start, stop, &stop);
-    needed -= MIN (needed, stop - start);
+    needed -= stop - start;
     start = stop;
   }
   if (needed > 0)
@@ -262,12 +252,12 @@ zero_range (struct file_data *f, uint64_t start, uint64_t end)
 
   r = flip_own (f, start, end, least);
   if (r == 0)
-    r = prealloc_range (f, WANT_ZEROES, start, end);
+    r = prealloc_range (f, start, end);
   if (r == -ERR_nospace && least > f->d->ps) {
     err_clear ();
     r = flip_own (f, start, end, 0);
     if (r == 0)
-      r = prealloc_range (f, WANT_ZEROES, start, end);
+      r = prealloc_range (f, start, end);
   }
   return r;
 }
@@ -277,26 +267,4 @@ data_zero (struct data *d, struct inode *inode, uint64_t offset,
            uint64_t len)
 {
   return file_clear (d, inode, offset, len, true, zero_range);
-}
-
-int
-data_allocate (struct data *d, struct inode *inode, uint64_t offset,
-               uint64_t len)
-{
-  struct range_lock lock;
-  struct file_data *f;
-  uint64_t start, end;
-  int r;
-
-  r = file_get_for_change (d, inode, offset, len, &f);
-  if (r < 0 || len == 0)
-    return r;
-  start = round_down (offset, d->ps);
-  end = round_up (offset + len, d->ps);
-  gate_operation_begin (file_gate (f));
-  range_lock (&f->ranges, &lock, start, end);
-  r = prealloc_range (f, WANT_SPACE, start, end);
-  range_unlock (&f->ranges, &lock);
-  gate_operation_end (file_gate (f));
-  return r;
 }
