@@ -47,7 +47,7 @@ struct cli {
   char *in;
   size_t in_len, in_size;
   char *message;                /* of the last call that failed */
-  int error_code;               /* its rpc_code */
+  int error_code;               /* its rpc_code; 0: there was no answer */
   int error_errno;              /* of the engine's error, or 0 */
 #define CLI_NO_METHOD (-32601)  /* the server does not offer that */
 

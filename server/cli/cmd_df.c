@@ -1,6 +1,8 @@
 /* cli: btrnbd df. */
 #include <config.h>
 
+#include <errno.h>
+
 #include "cli.h"
 #include "control/rpc.h"
 
@@ -81,12 +83,13 @@ add_export (struct cli *c, json_t *array, const char *name)
 
   if (cli_call (c, "export.usage",
                 json_pack ("{s:o}", "name", rpc_string (name)), &u) < 0)
-    return cli_call_failed (c, "%s", name);
+    return -1;
   json_object_set_new (u, "name", rpc_string (name));
   json_array_append_new (array, u);
   return 0;
 }
 
+/* One that is removed meanwhile is none of them. */
 static int
 add_all (struct cli *c, json_t *df, json_t *array)
 {
@@ -96,14 +99,19 @@ add_all (struct cli *c, json_t *df, json_t *array)
 
   if (cli_call_list (c, "export.list", NULL, &list) < 0)
     return cli_call_failed (c, "%s", cli_pool_name (c));
-  json_array_foreach (list, i, e)
-    if (status == 0)
-      status = add_export (c, array, cli_json_text (e, "name"));
+  json_array_foreach (list, i, e) {
+    const char *name = cli_json_text (e, "name");
+
+    if (add_export (c, array, name) == 0 || c->error_errno == ENOENT)
+      continue;
+    if (c->error_code == 0)
+      break; /* and it is told below */
+    status = cli_call_failed (c, "%s", name);
+  }
   json_decref (list);
-  if (status == 0 && cli_call (c, "pool.usage", NULL, &u) < 0)
+  if (cli_call (c, "pool.usage", NULL, &u) < 0)
     return cli_call_failed (c, "%s", cli_pool_name (c));
-  if (status == 0)
-    json_object_set_new (df, "files", u);
+  json_object_set_new (df, "files", u);
   return status;
 }
 
@@ -121,6 +129,7 @@ print_exports (const json_t *df)
     print_usage (files, "all files");
 }
 
+/* As far as there is something to tell; the others make the status 1. */
 static int
 collect (struct cli *c, char **args, bool volumes, json_t *df)
 {
@@ -128,10 +137,11 @@ collect (struct cli *c, char **args, bool volumes, json_t *df)
   int status = 0;
 
   json_object_set_new (df, "exports", array);
-  for (; *args && status == 0; args++)
-    status = add_export (c, array, *args);
-  if (status == 0 && volumes)
-    status = add_all (c, df, array);
+  for (; *args; args++)
+    if (add_export (c, array, *args) < 0)
+      status = cli_call_failed (c, "%s", *args);
+  if (volumes)
+    status |= add_all (c, df, array);
   return status;
 }
 
@@ -153,13 +163,15 @@ cmd_df (struct cli *c)
   status = cli_connect (c, true);
   if (status)
     return status;
-  if (cli_call (c, "pool.df", NULL, &df) < 0)
+  if (cli_call (c, "pool.df", NULL, &df) < 0) {
     status = cli_call_failed (c, "%s", cli_pool_name (c));
-  else if (*args || volumes)
+    return cli_disconnect (c, status);
+  }
+  if (*args || volumes)
     status = collect (c, args, volumes, df);
-  if (status == 0 && c->json)
-    status = cli_print_json (json_incref (df));
-  else if (status == 0) {
+  if (c->json)
+    status |= cli_print_json (json_incref (df));
+  else {
     if (!*args)
       print_df (df);
     if (*args || volumes)

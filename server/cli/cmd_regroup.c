@@ -18,13 +18,13 @@ cmd_regroup (struct cli *c)
   if (status)
     return status;
   all = json_array ();
-  for (i = 0; args[i] && status == 0; i++) {
+  for (i = 0; args[i]; i++) {
     c->progress_name = args[i];
     if (cli_call (c, "export.regroup",
                   json_pack ("{s:o}", "name", rpc_string (args[i])),
                   &result) < 0) {
       status = cli_call_failed (c, "%s", args[i]);
-      break;
+      continue;
     }
     if (!c->json) {
       cli_print_name (args[i], 20);
@@ -34,8 +34,8 @@ cmd_regroup (struct cli *c)
     json_array_append_new (all, result);
   }
   c->progress_name = NULL;
-  if (c->json && status == 0)
-    status = cli_print_json (all);
+  if (c->json)
+    status |= cli_print_json (all);
   else
     json_decref (all);
   return cli_disconnect (c, status);

@@ -254,6 +254,7 @@ cli_call_fd (struct cli *c, const char *method, json_t *params, int fd,
 
   if (ret_result)
     *ret_result = NULL;
+  c->error_code = c->error_errno = 0;
   if (params == NULL)
     params = json_object ();
   r = c->pool ? call_here (c, method, params, fd, ret_result)

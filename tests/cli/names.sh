@@ -81,6 +81,14 @@ fails_with 1 "not UTF-8" "a description that JSON cannot tell" \
            b create bad --size 1M --description $'a\xffb'
 is "$(b ls | sort | xargs)" "vm1 vm2 vm3" "none of these was made"
 
+fails_with 1 "^btrnbd: nope: no such file or directory$" \
+           "df of several: one is not there" b df vm1 nope vm2
+is "$(b --json df vm1 nope vm2 2>/dev/null | jq -r .exports[].name | xargs)" \
+   "vm1 vm2" "the others are told of"
+is "$(b --json regroup nope vm2 2>/dev/null | jq -r .[].name)" vm2 \
+   "regroup goes on, too"
+b regroup nope vm2 >"$tmp/out" 2>/dev/null; is $? 1 "status 1"
+
 ok "mkdir" b mkdir dir
 fails_with 1 "^btrnbd: dir: .*exists" "mkdir again" b mkdir dir
 ok "mkdir -p" b mkdir -p dir/a/b/c dir
