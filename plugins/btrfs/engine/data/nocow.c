@@ -47,8 +47,8 @@ was_data (struct file_data *f, const struct mapping *m, uint64_t allocated)
     && m->generation > trans_committed_id (f->d->env.trans);
 }
 
-/* A transaction that has taken snapshot number SNAPSHOT may take another one of
- * the same number: until it ends nothing that is found out can be kept.
+/* A transaction that has taken snapshot number SNAPSHOT may take another one
+ * of the same number: until it ends nothing that is found out can be kept.
  */
 static bool
 may_be_kept (const struct file_data *f, uint64_t snapshot)
