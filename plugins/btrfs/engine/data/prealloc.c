@@ -97,8 +97,8 @@ insert_prealloc (struct file_data *f, struct txn *txn, struct mapping *pre)
   return inode_finish_change (txn, f, pre->len, drop.nbytes);
 }
 
-/* One extent for the front of [start, end); *ret_end: how far it goes, or would
- * have gone: the promise for that is used up.
+/* One extent for the front of [start, end); *ret_end: how far it goes, or
+ * would have gone: the promise for that is used up.
  */
 static int
 prealloc_some (struct file_data *f, uint64_t start, uint64_t end,
