@@ -10,7 +10,7 @@ requires_file "$drive"
 # run_py ARG...: each line of its TAP is a test of ours.
 run_py ()
 {
-  local what=$1 line
+  local what=$1 line before=$tap_count
   shift
   python3 "$abs_top_srcdir/tests/log/fsync.py" --drive "$drive" \
     --dir "$tmp" "$@" >"$tmp/tap" 2>&1 || fail "$what: fsync.py"
@@ -21,6 +21,8 @@ run_py ()
       *) echo "$line" ;;
     esac
   done <"$tmp/tap"
+  [ -n "${LOG_ONLY:-}" ] || [ $tap_count -gt $before ] ||
+    fail "$what: no scenario at all"
 }
 cleanup_fn unmount "$tmp/top"
 

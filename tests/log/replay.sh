@@ -11,7 +11,7 @@ cleanup_fn unmount "$tmp/top"
 # run_py WHAT ARG...: each line of its TAP is a test of ours.
 run_py ()
 {
-  local what=$1 line
+  local what=$1 line before=$tap_count
   shift
   python3 "$abs_top_srcdir/tests/log/replay.py" --look "$look" --dir "$tmp" \
     "$@" >"$tmp/tap" 2>&1 || fail "$what: replay.py"
@@ -22,6 +22,8 @@ run_py ()
       *) echo "# $line" ;;
     esac
   done <"$tmp/tap"
+  [ -n "${LOG_ONLY:-}" ] || [ $tap_count -gt $before ] ||
+    fail "$what: no scenario at all"
 }
 
 list=$abs_top_srcdir/tests/log/replay-scenarios
