@@ -270,7 +270,7 @@ test_26_subvolumes (void **state)
 
 /* 17, 18: a log block cannot be written. */
 static void
-test_17_write_error (void **state)
+test_17_18_write_error (void **state)
 {
   struct btrnbd_stat st;
   struct lab l;
@@ -299,7 +299,7 @@ test_17_write_error (void **state)
 
 /* The flush of the devices fails: the log is never pointed to. */
 static void
-test_17_flush_error (void **state)
+test_17_18_flush_error (void **state)
 {
   struct btrnbd_stat st;
   struct lab l;
@@ -372,8 +372,8 @@ main (void)
     cmocka_unit_test (test_flat_in_directory_size),
     cmocka_unit_test (test_too_many_names),
     cmocka_unit_test (test_26_subvolumes),
-    cmocka_unit_test (test_17_write_error),
-    cmocka_unit_test (test_17_flush_error),
+    cmocka_unit_test (test_17_18_write_error),
+    cmocka_unit_test (test_17_18_flush_error),
     cmocka_unit_test (test_numbers_stay_unused),
     cmocka_unit_test (test_zeroes_over_data),
   };

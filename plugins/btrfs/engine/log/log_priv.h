@@ -81,8 +81,11 @@ struct logs {
   size_t num_waiting;
   bool busy;                   /* there is a leader */
   size_t crowd;                /* requests in the last batch and behind it */
+  size_t awaited;              /* requests that wake who gathers; 0: nobody */
+  uint64_t arrival;            /* of the newest request, in ns */
   uint64_t batch_ns;           /* what the last batch took */
-  unsigned in_vain;            /* leaders that shall not gather */
+  unsigned alone;              /* leaders that shall not gather ... */
+  unsigned in_vain;            /* ... and how many the next time */
   struct logs_stats stats;     /* atomic */
 
   /* The leader's. */

@@ -29,13 +29,13 @@
 
 /* Most inodes logged together, so that nobody's lock is held for long. */
 #define BATCH_MAX 64
-/* A leader waits for so large a part of the time of a batch, and not longer
- * than so, that those who were there last time come again; when nobody came
- * the next few do not.
+/* A leader waits for those who were there last time as long as a batch takes,
+ * but not longer than so; from the first on, for each a part of that.
  */
-#define GATHER_PART 4
 #define GATHER_NS_MAX 1000000
-#define GATHER_IN_VAIN 16
+#define GATHER_GAPS 4
+/* When it was in vain so many of the next leaders, at most, do not. */
+#define ALONE_MAX 16
 
 #define NOT_RUN 1              /* result of an operation */
 
@@ -658,26 +658,52 @@ now_ns (void)
   return ts.tv_sec * UINT64_C (1000000000) + ts.tv_nsec;
 }
 
+/* Wait until WANT requests are there, or no more seem to come. */
+static void
+wait_for (struct logs *l, size_t want)
+{
+  const uint64_t ns = MIN (l->batch_ns, (uint64_t) GATHER_NS_MAX);
+  const uint64_t end = now_ns () + ns;
+  const size_t first = l->num_waiting;
+  uint64_t now, until = end;
+
+  l->awaited = first + 1;
+  while (l->num_waiting < want) {
+    if (l->num_waiting > first) {
+      l->awaited = want;
+      until = MIN (l->arrival + ns / GATHER_GAPS, end);
+    }
+    now = now_ns ();
+    if (now >= until)
+      break;
+    cond_timedwait_ns (&l->arrived, &l->lock, until - now);
+  }
+  l->awaited = 0;
+}
+
 /* Several threads that each flush, do a little, and flush again, are answered
  * together: the first to be back is the leader, and should not go alone while
- * the others are about to ask.
+ * the others are about to ask, or they would take turns in two groups for
+ * ever, each of which waits for the other's sync.  If less than half of them
+ * come, they do not flush like that: ever more leaders then do not wait, until
+ * some have waited with success.
  */
 static void
 gather (struct logs *l)
 {
   const size_t before = l->num_waiting, want = MIN (l->crowd, BATCH_MAX);
-  const uint64_t ns = MIN (l->batch_ns / GATHER_PART, GATHER_NS_MAX);
-  const uint64_t end = now_ns () + ns;
-  uint64_t now;
 
-  if (l->in_vain > 0) {
-    --l->in_vain;
+  if (before >= want)
+    return;
+  if (l->alone > 0) {
+    --l->alone;
     return;
   }
-  while (l->num_waiting < want && (now = now_ns ()) < end)
-    cond_timedwait_ns (&l->arrived, &l->lock, end - now);
-  if (before < want && l->num_waiting == before)
-    l->in_vain = GATHER_IN_VAIN;
+  wait_for (l, want);
+  if (2 * (l->num_waiting - before) >= want - before)
+    l->in_vain /= 2;
+  else
+    l->alone = l->in_vain = MIN (2 * l->in_vain + 1, ALONE_MAX);
 }
 
 /* One batch; l->lock is held on entry and on return. */
@@ -715,8 +741,9 @@ ask (struct logs *l, struct request *q)
   count (&l->stats.flushes, 1);
   mutex_lock (&l->lock);
   TAILQ_INSERT_TAIL (&l->waiting, q, link);
-  ++l->num_waiting;
-  cond_signal (&l->arrived);
+  l->arrival = now_ns ();
+  if (++l->num_waiting == l->awaited)
+    cond_signal (&l->arrived);
   while (!q->done)
     if (!l->busy)
       lead (l);
