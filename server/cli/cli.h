@@ -41,6 +41,8 @@ struct cli {
   const char *progress_name;    /* calls in this process show how far they
                                    are; NULL: not */
   struct cli_progress progress;
+  bool interruptible;           /* SIGINT and SIGTERM end calls in this process
+                                   as errors do: nothing is left half done */
 
   /* link.c */
   int fd, calls;

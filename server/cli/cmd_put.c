@@ -3,7 +3,7 @@
  * An existing volume keeps its size (what is behind the end of FILE becomes a
  * hole); an existing file takes FILE's; a new file is created.  Holes of FILE
  * stay holes.  The copy is durable when the command ends with success; before
- * that, what was there is there.
+ * that, also when it is interrupted, what was there is there.
  */
 #include <config.h>
 
@@ -74,6 +74,7 @@ cmd_put (struct cli *c)
   if (status)
     return status;
   c->progress_name = args[1];
+  c->interruptible = true;
   if (cli_call_fd (c, "file.put",
                    json_pack ("{s:o,s:b,s:b}", "path", rpc_string (args[1]),
                               "nocow", nocow, "in_place", in_place), fd,

@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -220,6 +222,27 @@ on_progress (void *opaque, uint64_t done, uint64_t total)
   cli_progress_add (&c->progress, done - c->progress.done);
 }
 
+static atomic_bool interrupted;
+
+static void
+on_interrupt (int signal)
+{
+  (void) signal;
+  atomic_store (&interrupted, true);
+}
+
+/* From here on, once: a second signal ends the process. */
+static const atomic_bool *
+catch_interrupts (void)
+{
+  const struct sigaction sa = { .sa_handler = on_interrupt,
+    .sa_flags = SA_RESTART | SA_RESETHAND };
+
+  sigaction (SIGINT, &sa, NULL);
+  sigaction (SIGTERM, &sa, NULL);
+  return &interrupted;
+}
+
 static int
 call_here (struct cli *c, const char *method, json_t *params, int fd,
            json_t **ret_result)
@@ -231,12 +254,16 @@ call_here (struct cli *c, const char *method, json_t *params, int fd,
   c->progress = (struct cli_progress) { .what = NULL };
   if (c->progress_name)
     call.progress = on_progress;
+  if (c->interruptible)
+    call.cancel = catch_interrupts ();
   control_run (&call);
   if (c->progress.what)
     cli_progress_end (&c->progress);
   c->error_code = call.code;
   c->error_errno = call.error ? btrnbd_error_errno (call.error) : 0;
-  if (call.code != 0)
+  if (call.code == RPC_BUSY && atomic_load (&interrupted))
+    r = fail_with (c, "interrupted");
+  else if (call.code != 0)
     r = fail_with (c, call.message);
   else if (ret_result)
     *ret_result = call.result ? json_incref (call.result) : json_null ();

@@ -28,6 +28,28 @@ ok "put a shorter one over it" b put /dev/null file
 ok "get it" b get file "$tmp/out"
 is "$(stat -c %s "$tmp/out")" 0 "it is empty"
 
+# Interrupted: what was there is there, and nothing else.
+mkfifo "$tmp/slow"
+for signal in INT TERM; do
+  # A background job of a script ignores SIGINT unless it is told otherwise.
+  python3 -c 'import os, signal, sys
+signal.signal (signal.SIGINT, signal.SIG_DFL)
+os.execv (sys.argv[1], sys.argv[1:])' "$BTRNBD" -d "$img" put - file \
+    <"$tmp/slow" 2>"$tmp/put.log" &
+  put=$!
+  cleanup_fn kill "$put"
+  exec 8>"$tmp/slow"
+  head -c 20M /dev/zero >&8 # more than a pipe holds
+  kill -$signal "$put"
+  wait "$put"; is $? 1 "put, SIG$signal: status 1"
+  exec 8>&-
+  like "$(cat "$tmp/put.log")" "^btrnbd: file: interrupted$" \
+    "SIG$signal: it is told"
+  is "$(b ls / | xargs)" file "SIG$signal: nothing is left of it"
+done
+ok "get what was there" b get file "$tmp/out"
+cmp -s "$tmp/out" /dev/null; is $? 0 "it is as it was"
+
 # The pool itself is no place for what comes out of it.
 "$BTRNBD" -d "$tmp/self.img" mkfs --size 256M
 "$BTRNBD" -d "$tmp/self.img" put "$tmp/in" file
