@@ -101,6 +101,7 @@ extern int btrnbd_pool_sync (struct btrnbd_pool *);
 
 struct btrnbd_space {
   uint64_t total, used, reserved, pinned, held, may_use, readonly;
+  uint64_t promised;          /* of may_use: to data that was accepted */
   char profile[16];           /* "single", "DUP" */
 };
 struct btrnbd_image_info {
@@ -128,10 +129,14 @@ struct btrnbd_pool_info {
                                  they are written, if nothing else takes
                                  space and the pool is writable */
 };
-/* Looks at every block group. */
+/* Looks at every block group.  bytes_used is of now: what was accepted counts
+ * before it is written and committed.
+ */
 extern int btrnbd_pool_get_info (struct btrnbd_pool *,
                                  struct btrnbd_pool_info *ret);
-/* The fields up to read_only_reason, the rest zero: needs no disk. */
+/* The fields up to read_only_reason, the rest zero, and bytes_used as of the
+ * last commit: needs no disk.
+ */
 extern void btrnbd_pool_identify (struct btrnbd_pool *,
                                   struct btrnbd_pool_info *ret);
 /* Is the file or block device FD one of the pool's own devices? */

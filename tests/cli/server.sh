@@ -109,6 +109,26 @@ is "$(jq .seq "$tmp/all-events" | xargs)" "$(seq $((before + 8)) | xargs)" \
 is "$(jq -r 'select (.type == "client.connected").params.export' \
       "$tmp/events")" vm2 "of that export"
 
+# Space as of now: written, not flushed, and hardly committed yet.
+committed ()
+{
+  s --json df | jq -e ".data | [.pinned, .reserved, .promised] == [0, 0, 0]"
+}
+ok "create" s create fresh --size 16M
+ok "all is committed" wait_until 60 committed
+before=$(s --json df | jq .data.used)
+head -c 8M /dev/urandom >"$tmp/fresh"
+ok "write" nbdcopy "$tmp/fresh" "$(export_uri fresh)"
+is "$(( $(s --json df | jq .data.used) - before ))" $((8 << 20)) \
+  "df knows of it"
+ok "it is committed" wait_until 60 committed
+is "$(( $(s --json df | jq .data.used) - before ))" $((8 << 20)) \
+  "which takes no more"
+is "$(s --json info | jq .bytes_used)" \
+  "$(s --json df | jq ".data.used + .metadata.used + .system.used")" \
+  "info says the same"
+ok "rm" s rm fresh
+
 # Counters.
 ok "create" s create counted --size 8M
 if /usr/bin/python3 - "$(export_uri counted)" <<'PY'

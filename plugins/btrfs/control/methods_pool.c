@@ -61,14 +61,18 @@ control_pool_info (struct control_call *call)
                "image", image_json (&i.image));
 }
 
+/* Who asks wants to know of now: what was accepted is used, though no tree
+ * says so yet.
+ */
 static json_t *
 space_json (const struct btrnbd_space *s)
 {
-  return json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+  return json_pack ("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
                     "profile", s->profile,
                     "total", control_u64 (s->total),
-                    "used", control_u64 (s->used),
+                    "used", control_u64 (s->used + s->reserved + s->promised),
                     "reserved", control_u64 (s->reserved),
+                    "promised", control_u64 (s->promised),
                     "pinned", control_u64 (s->pinned),
                     "held", control_u64 (s->held),
                     "may_use", control_u64 (s->may_use),

@@ -306,7 +306,6 @@ function showSpace(df) {
   $("space").hidden = !df;
   if (!df)
     return;
-  /* As of now; bytes_used is as of the last commit. */
   const used = df.data.used + df.metadata.used + df.system.used;
   show("space-used", size(used), used);
   show("space-size", size(df.total_bytes), df.total_bytes);

@@ -145,10 +145,16 @@ get_space (struct space *space, enum space_kind kind,
   *ret = (struct btrnbd_space) {
     .total = n.total, .used = n.used, .reserved = n.reserved,
     .pinned = n.pinned, .held = n.held, .may_use = n.may_use,
-    .readonly = n.readonly,
+    .readonly = n.readonly, .promised = n.promised,
   };
   copy_text (ret->profile, sizeof ret->profile, profile_name (n.profile));
   return 0;
+}
+
+static uint64_t
+taken (const struct btrnbd_space *s)
+{
+  return s->used + s->reserved + s->promised;
 }
 
 /* What new data may hope for: free space in the block groups of data and what
@@ -195,6 +201,8 @@ btrnbd_pool_get_info (struct btrnbd_pool *p, struct btrnbd_pool_info *ret)
     r = get_space (fs->space, SPACE_SYSTEM, &ret->system);
   if (r < 0)
     return r;
+  ret->bytes_used = taken (&ret->data) + taken (&ret->metadata) +
+    taken (&ret->system);
   ret->unallocated = space_unallocated (fs->space);
   ret->global_reserve = space_global_reserve (fs->space);
   ret->free_estimate = estimate_free (ret);

@@ -404,6 +404,7 @@ space_get_numbers (struct space *sp, enum space_kind kind,
   ret->pinned = i->pinned;
   ret->held = i->held;
   ret->may_use = i->may_use;
+  ret->promised = kind == space_data_kind (sp) ? sp->data_promised : 0;
   ret->readonly = i->readonly;
   return 0;
 }

@@ -69,6 +69,7 @@ extern void space_nocow_end (struct space *, uint64_t start);
 
 struct space_numbers {       /* bytes, logical unless named otherwise */
   uint64_t total, used, reserved, pinned, held, may_use, readonly;
+  uint64_t promised;         /* the part of may_use that is for data */
   uint64_t profile;          /* BTRFS_BG_* profile bits of new chunks */
 };
 enum space_kind { SPACE_DATA, SPACE_METADATA, SPACE_SYSTEM, SPACE_KINDS };
