@@ -34,6 +34,7 @@ DAEMON_TESTS = \
 	tests/daemon/plugin.sh \
 	tests/daemon/reload.sh \
 	tests/daemon/restart.sh \
+	tests/daemon/service.sh \
 	tests/daemon/storm.sh \
 	tests/daemon/systemd.sh \
 	tests/daemon/tls.sh
@@ -50,6 +51,8 @@ EXTRA_DIST += $(DAEMON_TESTS) \
 	tests/daemon/pki.sh \
 	tests/daemon/raw.py \
 	tests/daemon/replies.py \
+	tests/daemon/service-clients.py \
+	tests/daemon/service-inside.sh \
 	tests/daemon/crowd.py \
 	tests/daemon/differences \
 	tests/daemon/drain.py \
