@@ -14,7 +14,26 @@
 #include "daemon/server.h"
 #include "host/log.h"
 
-/* What there is instead of NAME; NULL: it is there, or nobody knows. */
+static bool
+is_listed (struct plugin *pl, const char *name)
+{
+  struct nbdkit_exports x = { .v = NULL };
+  struct host_context context;
+  bool found;
+  size_t i;
+
+  host_context_init (&context);
+  found = plugin_list (pl, &context, &x) == -1; /* nobody knows */
+  for (i = 0; i < x.count && !found; ++i)
+    found = strcmp (x.v[i].name, name) == 0;
+  host_exports_done (&x);
+  host_context_done (&context);
+  return found;
+}
+
+/* What there is instead of NAME; NULL: it is there, or nobody knows.  To open
+ * the image of a pool is much work, and felt by its clients.
+ */
 static const char *
 open_name (struct plugin *pl, const char *name, char **ret_text)
 {
@@ -32,6 +51,10 @@ open_name (struct plugin *pl, const char *name, char **ret_text)
     canonical = NULL;
     wrong = "it has no effect, the name of the export is";
   }
+  else if (*canonical == '@') {
+    if (!is_listed (pl, canonical))
+      wrong = "no export has that name";
+  }
   else {
     if (handle_open (pl, &context, canonical, true, &h, ret_text) == -1)
       wrong = "no export has that name";
@@ -41,23 +64,6 @@ open_name (struct plugin *pl, const char *name, char **ret_text)
   free (canonical);
   host_context_done (&context);
   return wrong;
-}
-
-static bool
-is_listed (struct plugin *pl, const char *name)
-{
-  struct nbdkit_exports x = { .v = NULL };
-  struct host_context context;
-  bool found;
-  size_t i;
-
-  host_context_init (&context);
-  found = plugin_list (pl, &context, &x) == -1; /* nobody knows */
-  for (i = 0; i < x.count && !found; ++i)
-    found = strcmp (x.v[i].name, name) == 0;
-  host_exports_done (&x);
-  host_context_done (&context);
-  return found;
 }
 
 static void

@@ -224,6 +224,18 @@ ok "reload" s reload
 ok "those of the new one do" wait_until 60 shows ""
 leave
 
+# The image of the pool is not opened to see whether it is there.
+generation () { s --json info | jq .generation; }
+write_config "[export @pool]" "allow = none"
+s reload; s ls vm1 >/dev/null
+before=$(generation)
+ok "reload, with a rule for the image" s reload
+ok "once more" s reload # which waits until the names were looked at
+is "$(generation)" "$before" "nothing is committed for that"
+is "$(grep -c 'image of the pool is open' "$tmp/daemon.log")" 0 \
+  "the image is not opened"
+is "$(grep -c '@pool.*: no export' "$tmp/daemon.log")" 0 "and known"
+
 # A directory above it.
 write_config "[export e/*]" "allow = none"
 ok "reload" s reload
