@@ -129,6 +129,7 @@ struct lab {
   struct btrnbd_file *f;
   struct model m;
   uint32_t seq;
+  atomic_bool halves_done;     /* of test 77 */
   /* Data space that the test holds. */
   struct { uint64_t start, len; } taken[1024];
   size_t n;
@@ -364,6 +365,88 @@ test_73_fall_back (void **state)
   fall_back (false, false);
   fall_back (true, true);
   fall_back_full ();
+}
+
+/* --- 77 --- */
+
+#define PREALLOC 256           /* blocks of the extent, the first of the file */
+
+struct half {
+  struct lab *l;
+  unsigned first;
+};
+
+/* One block of every other pair, so that the extent goes to pieces, then of
+ * those between, so that it comes together again.
+ */
+static void *
+half_thread (void *opaque)
+{
+  const struct half *h = opaque;
+  uint8_t buf[BLK];
+  unsigned i, k;
+
+  for (k = 0; k < PREALLOC; k += 2) {
+    i = k < PREALLOC / 2 ? 2 * k + h->first : 2 * k + h->first - PREALLOC + 2;
+    h->l->m.v[i] = i + 1;
+    blk_fill (buf, i + 1);
+    pool_ok (btrnbd_pwrite (h->l->f, buf, BLK, i * BLK, 0));
+    pool_ok (btrnbd_flush (h->l->f));
+  }
+  return NULL;
+}
+
+static int
+goes_on (void *opaque, uint64_t offset, uint64_t len, unsigned flags)
+{
+  uint64_t *pos = opaque;
+
+  (void) flags;
+  assert_int_equal (offset, *pos);
+  assert_true (len > 0);
+  *pos += len;
+  return 0;
+}
+
+static void *
+walk_thread (void *opaque)
+{
+  struct lab *l = opaque;
+  uint64_t pos;
+
+  do {
+    pos = 0;
+    pool_ok (btrnbd_extents (l->f, 0, PREALLOC * BLK, goes_on, &pos));
+    assert_true (pos >= PREALLOC * BLK);
+  } while (!atomic_load (&l->halves_done));
+  return NULL;
+}
+
+/* Two threads write parts of one prealloc extent, and a third walks over its
+ * items: each walk ends, and has seen every byte once.
+ */
+static void
+test_77_parts_and_a_walk (void **state)
+{
+  struct half h[2] = { { .first = 0 }, { .first = 1 } };
+  pthread_t t[2], walker;
+  struct lab l;
+  unsigned i;
+
+  (void) state;
+  lab_make (&l, "", false, PREALLOC);
+  pool_ok (btrnbd_zero (l.f, 0, PREALLOC * BLK, 0));
+  pool_ok (btrnbd_pool_sync (l.pool));
+  assert_int_equal (pthread_create (&walker, NULL, walk_thread, &l), 0);
+  for (i = 0; i < 2; ++i) {
+    h[i].l = &l;
+    assert_int_equal (pthread_create (&t[i], NULL, half_thread, &h[i]), 0);
+  }
+  for (i = 0; i < 2; ++i)
+    pthread_join (t[i], NULL);
+  atomic_store (&l.halves_done, true);
+  pthread_join (walker, NULL);
+  lab_judge (&l);
 }
 
 /* --- 84 --- */
@@ -800,6 +883,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_73_fall_back),
+    cmocka_unit_test (test_77_parts_and_a_walk),
     cmocka_unit_test (test_84_mixed_range_fails),
     cmocka_unit_test (test_86_snapshot_under_load),
     cmocka_unit_test (test_188_appends_overtake),

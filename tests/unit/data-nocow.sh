@@ -145,6 +145,16 @@ ok $? "85: an inline extent followed by prealloc"
 judge a A 10 - 4086 B 4096 - 61440
 ok $? "79: no inline extent is made on the way out of one"
 
+# Said of a file that is written already it has no effect on what is there.
+fresh && fill a 0 65536 x
+chattr +C "$mnt/a" 2>/dev/null
+down
+out=$("$poke" "$img" write a 0 4096 A write a 61440 4096 B)
+[ "$(echo $out)" = "0 0" ]
+ok $? "81: a written file does not become one without checksums"
+judge a A 4096 x 57344 B 4096
+ok $? "81: contents, sound"
+
 fresh && fallocate -l 65536 "$mnt/a" && fill a 16384 4096 x && down
 "$poke" "$img" zero a 0 65536 write a 20480 4096 B >/dev/null
 judge a - 20480 B 4096 - 40960
