@@ -369,7 +369,7 @@ test_73_fall_back (void **state)
 
 /* --- 77 --- */
 
-#define PREALLOC 256           /* blocks of the extent, the first of the file */
+#define PREALLOC 256           /* blocks of the extent */
 
 struct half {
   struct lab *l;
