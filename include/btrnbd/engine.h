@@ -267,6 +267,10 @@ struct btrnbd_volume_opts {
   uint64_t size;
   bool nocow;
   const char *description;    /* NULL: none; 4096 bytes at most */
+  /* Most bytes of an extent, a power of two from 16 KiB to 256 KiB; 0: what is
+   * usual.  Clones and snapshots inherit it.
+   */
+  uint64_t alloc_unit;
 };
 extern int btrnbd_volume_create (struct btrnbd_pool *, const char *name,
                                  const struct btrnbd_volume_opts *);
@@ -387,6 +391,7 @@ struct btrnbd_export {
   const char *description;    /* NULL: none */
   uint64_t size, nbytes;
   bool is_volume, read_only, nocow;
+  uint64_t alloc_unit;        /* as in btrnbd_volume_opts; 0: the pool */
 };
 typedef int (*btrnbd_export_fn) (void *opaque, const struct btrnbd_export *);
 /* Volumes and every other regular file of the pool, at most MAX. */

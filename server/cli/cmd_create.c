@@ -12,6 +12,8 @@ cmd_create (struct cli *c)
     { "size", 's', CLI_SIZE, &o.size, "SIZE", "of the disk; required" },
     { "nocow", 0, CLI_FLAG, &o.nocow, NULL,
       "overwrite in place, without checksums" },
+    { "alloc-unit", 0, CLI_SIZE, &o.alloc_unit, "SIZE",
+      "most that one extent covers; 16K to 256K" },
     { "description", 0, CLI_STRING, &o.description, "TEXT",
       "told to clients that list exports" },
     { NULL }
@@ -29,6 +31,9 @@ cmd_create (struct cli *c)
     return status;
   params = json_pack ("{s:o,s:I,s:b}", "name", rpc_string (args[0]), "size",
                       (json_int_t) o.size, "nocow", o.nocow);
+  if (o.alloc_unit)
+    json_object_set_new (params, "alloc_unit",
+                         json_integer ((json_int_t) o.alloc_unit));
   if (o.description)
     json_object_set_new (params, "description", rpc_string (o.description));
   if (cli_call (c, "volume.create", params, &result) < 0)

@@ -42,6 +42,19 @@ fails_with 0 "odd: the size is 8192 bytes" "resize, not whole sectors" \
            b resize odd 5000
 ok "rm" b rm odd
 ok "create, nocow" b create vm2 --size 4096 --nocow
+ok "create, allocation unit" b create vm4 --size 1M --alloc-unit 64K
+is "$(export_field vm4 alloc_unit)" 65536 "ls: the allocation unit"
+ok "clone" b clone vm4 vm5
+is "$(export_field vm5 alloc_unit)" 65536 "a clone has it too"
+head -c 1M /dev/urandom >"$tmp/rnd"
+ok "put" b put "$tmp/rnd" vm5
+is "$(export_field vm5 alloc_unit)" 65536 "and keeps it when it is replaced"
+is "$(b --json df -v | jq '.exports[] | select (.name == "vm5").extents')" 16 \
+   "extents are as large as that"
+ok "rm" b rm vm4 vm5
+fails_with 1 "power of two" "not an allocation unit" \
+           b create vm4 --size 1M --alloc-unit 48K
+is "$(export_field vm2 alloc_unit)" 16384 "ls: the usual one"
 ok "create, option before the name" b create -s 1M vm3
 fails_with 1 "^btrnbd: vm1: " "create what is there" b create vm1 --size 1G
 for name in "" . .. a/../b /../x; do

@@ -57,7 +57,8 @@ test_create_delete (void **state)
   const struct subvol_new volume = {
     .mode = 0755, .file = "disk", .file_mode = 0600,
     .file_size = 123 << 20, .file_flags = BTRFS_INODE_NODATACOW,
-    .xattr = "user.btrnbd.description", .value = "a disk", .value_len = 6,
+    .top_xattr = { "user.btrnbd.description", "a disk", 6 },
+    .file_xattr = { "user.btrnbd.alloc-unit", "65536", 5 },
   };
   struct image im;
   struct inode *in;
@@ -82,7 +83,7 @@ test_create_delete (void **state)
                       BTRFS_INODE_NODATACOW | BTRFS_INODE_NODATASUM);
     inode_put (in);
     in = walk_to (&im, "vm1");
-    ok (inode_getxattr (in, volume.xattr, buf, sizeof buf, &len));
+    ok (inode_getxattr (in, volume.top_xattr.name, buf, sizeof buf, &len));
     assert_int_equal (len, 6);
     fails (delete_subvol (&im, "vm1"), ERR_busy);
     inode_put (in);

@@ -9,13 +9,22 @@
 #define K (UINT64_C (1) << 10)
 
 static void
-make_volume (struct btrnbd_pool *p, const char *name, struct model *m,
-             unsigned blocks)
+make_volume_of (struct btrnbd_pool *p, const char *name, struct model *m,
+                unsigned blocks, uint64_t unit)
 {
-  const struct btrnbd_volume_opts o = { .size = (uint64_t) blocks * BLK };
+  const struct btrnbd_volume_opts o = { .size = (uint64_t) blocks * BLK,
+                                        .alloc_unit = unit };
 
   pool_ok (btrnbd_volume_create (p, name, &o));
   model_init (m, blocks);
+}
+
+/* Large extents, in which there is much dead space soon. */
+static void
+make_volume (struct btrnbd_pool *p, const char *name, struct model *m,
+             unsigned blocks)
+{
+  make_volume_of (p, name, m, blocks, 256 * K);
 }
 
 static void
@@ -106,6 +115,8 @@ static const char *const opts[] = {
   "--csum xxhash -n 65536 -R ^free-space-tree",
 };
 
+static const uint64_t unit[] = { 256 * K, 16 * K, 64 * K, 128 * K };
+
 /* Filled in large pieces, then overwritten three times in small ones. */
 static void
 test_dead (void **state)
@@ -124,22 +135,24 @@ test_dead (void **state)
 
     image_make (&im, opts[k], 512);
     p = pool_open_at (im.path, 0);
-    make_volume (p, "vm", &m, BLOCKS);
+    make_volume_of (p, "vm", &m, BLOCKS, unit[k]);
     fill (p, "vm", &m, &seq);
     u = usage_of (p, "vm");
     assert_int_equal (u.allocated, size);
     assert_int_equal (u.exclusive, size);
     assert_int_equal (u.dead, 0);
+    /* One more where free space ends. */
+    assert_in_range (u.extents, size / unit[k], size / unit[k] + 4);
     scribble (p, "vm", &m, 3 * BLOCKS, &seed, &seq);
     pool_ok (btrnbd_pool_sync (p));
     u = usage_of (p, "vm");
     assert_int_equal (u.allocated - u.dead, size);
-    assert_true (u.dead > size / 4);
+    assert_true (u.dead > size / 4 * unit[k] / (256 * K));
     assert_true (regroup (p, "vm") > 0);
     u = usage_of (p, "vm");
     assert_int_equal (u.allocated - u.dead, size);
     assert_true (u.dead <= u.allocated / 5);
-    assert_true (u.extents <= size / (64 * K));
+    assert_true (u.extents <= 2 * size / MIN (unit[k], 64 * K));
     if (k != 2)
       assert_int_equal (data_used (p), u.allocated);
     /* Free space is in larger pieces now; then there is nothing to do. */
@@ -154,6 +167,61 @@ test_dead (void **state)
 }
 
 /* What a snapshot or a clone has, too, stays where it is. */
+static int
+find_unit (void *opaque, const struct btrnbd_export *e)
+{
+  if (strcmp (e->name, "copy") == 0)
+    *(uint64_t *) opaque = e->alloc_unit;
+  return 0;
+}
+
+/* A volume's unit is that of its clones, of files that it is put into, and
+ * stays when the pool is closed; what is no unit is refused.
+ */
+static void
+test_unit (void **state)
+{
+  const uint64_t bad[] = { 4 * K, 24 * K, 512 * K, UINT64_MAX };
+  const uint64_t size = 1024 * BLK;
+  struct btrnbd_volume_opts o = { .size = size };
+  struct btrnbd_pool *p;
+  struct model m, copy;
+  struct image im;
+  uint32_t seq = 0;
+  uint64_t got = 0;
+  unsigned i;
+
+  (void) state;
+  image_make (&im, opts[0], 512);
+  p = pool_open_at (im.path, 0);
+  for (i = 0; i < ARRAY_SIZE (bad); ++i) {
+    o.alloc_unit = bad[i];
+    pool_fails (btrnbd_volume_create (p, "bad", &o), ERR_invalid);
+  }
+  make_volume_of (p, "usual", &m, 1024, 0);
+  fill (p, "usual", &m, &seq);
+  assert_int_equal (usage_of (p, "usual").extents, size / (16 * K));
+  free (m.v);
+  make_volume_of (p, "vm", &m, 1024, 64 * K);
+  pool_ok (btrnbd_reflink (p, "vm", "file"));
+  pool_ok (btrnbd_volume_clone (p, "vm", "copy"));
+  pool_ok (btrnbd_pool_close (p));
+  p = pool_open_at (im.path, 0);
+  model_init (&copy, 1024);
+  fill (p, "copy", &copy, &seq);
+  assert_int_equal (usage_of (p, "copy").extents, size / (64 * K));
+  fill (p, "file", &m, &seq);
+  assert_int_equal (usage_of (p, "file").extents, size / (64 * K));
+  pool_ok (btrnbd_exports (p, SIZE_MAX, find_unit, &got));
+  assert_int_equal (got, 64 * K);
+  export_compare (p, "copy", &copy);
+  pool_ok (btrnbd_pool_close (p));
+  judge (&im, "copy", &copy);
+  free (m.v);
+  free (copy.v);
+  image_remove (&im);
+}
+
 static void
 test_shared (void **state)
 {
@@ -367,7 +435,8 @@ expect (struct btrnbd_pool *p, const char *name, uint64_t extents,
 static void
 test_usage (void **state)
 {
-  const struct btrnbd_volume_opts o = { .size = 16 << 20 };
+  const struct btrnbd_volume_opts o = { .size = 16 << 20,
+                                        .alloc_unit = 256 * K };
   const char *const names[] = { "vm" };
   struct btrnbd_usage u;
   struct btrnbd_pool *p;
@@ -490,6 +559,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_dead),
+    cmocka_unit_test (test_unit),
     cmocka_unit_test (test_shared),
     cmocka_unit_test (test_background),
     cmocka_unit_test (test_notes),

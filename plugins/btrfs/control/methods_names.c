@@ -13,13 +13,14 @@ struct export_walk {
 static json_t *
 export_json (const struct btrnbd_export *e)
 {
-  return json_pack ("{s:o,s:o,s:o,s:b,s:b,s:b,s:o}",
+  return json_pack ("{s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o}",
                     "name", rpc_string (e->name),
                     "size", control_u64 (e->size),
                     "used", control_u64 (e->nbytes),
                     "volume", e->is_volume,
                     "read_only", e->read_only,
                     "nocow", e->nocow,
+                    "alloc_unit", control_u64 (e->alloc_unit),
                     "description", e->description
                     ? rpc_string (e->description) : json_null ());
 }
@@ -82,12 +83,12 @@ control_volume_create (struct control_call *call)
 {
   struct btrnbd_volume_opts o = { 0 };
   const char *name;
-  json_int_t size;
+  json_int_t size, unit = 0;
   int nocow = 0;
 
-  if (!control_params (call, "{s:s,s:I,s?b,s?s}", "name", &name, "size",
+  if (!control_params (call, "{s:s,s:I,s?b,s?s,s?I}", "name", &name, "size",
                        &size, "nocow", &nocow, "description",
-                       &o.description) ||
+                       &o.description, "alloc_unit", &unit) ||
       !size_ok (call, size))
     return;
   if (size == 0) {
@@ -96,6 +97,7 @@ control_volume_create (struct control_call *call)
   }
   o.size = size;
   o.nocow = nocow;
+  o.alloc_unit = unit;
   control_size_done (call, btrnbd_volume_create (call->pool, name, &o), name);
 }
 

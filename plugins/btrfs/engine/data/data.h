@@ -71,6 +71,19 @@ extern int data_zero (struct data *, struct inode *, uint64_t offset,
 /* A hole: whole sectors are freed, edges zeroed. */
 extern int data_punch (struct data *, struct inode *, uint64_t offset,
                        uint64_t len);
+/* The allocation unit: most bytes of a new extent of a file that is copied on
+ * write; each lies within one such aligned piece of the file.  What is
+ * overwritten of an extent stays dead until all of it is, so large units waste
+ * space where small writes and snapshots meet; small ones cost items, some 160
+ * bytes of metadata each.  A file keeps its own in an attribute, in decimal
+ * bytes, a power of two; one that cannot be read is the usual one.
+ */
+#define DATA_UNIT_XATTR "user.btrnbd.alloc-unit"
+#define DATA_UNIT_MIN (16 * 1024)
+#define DATA_UNIT_USUAL (16 * 1024)
+#define DATA_UNIT_MAX (256 * 1024)
+extern bool data_unit_ok (uint64_t bytes);
+extern uint64_t data_unit (struct data *, struct inode *);
 extern int data_prefetch (struct data *, struct inode *, uint64_t offset,
                           uint64_t len);
 extern int data_set_size (struct data *, struct inode *, uint64_t size);

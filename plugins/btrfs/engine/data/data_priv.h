@@ -36,10 +36,7 @@
 
 #define DATA_FLUSHERS 2
 #define DATA_BATCH_PAGES 4096        /* most pages in one write-out batch */
-/* Most bytes of a new extent, which lies in one such piece of its file: what
- * is overwritten in an extent is dead until all of the rest is, too.
- */
-#define DATA_EXTENT_MAX (256 * 1024)
+#define DATA_WINDOW DATA_UNIT_MAX    /* regrouping looks at one at a time */
 #define DATA_FILE_END (UINT64_C (1) << 63) /* offsets stay below */
 
 struct data {
@@ -151,6 +148,8 @@ struct file_data {
   uint64_t freeze_gen;         /* the same of freezes */
   TAILQ_ENTRY (file_data) frozen_link; /* of who froze it */
 
+  uint32_t unit;               /* see file_unit; 0: not known yet (atomic) */
+
   /* Hints (atomic). */
   uint64_t cursor;             /* where background write-out goes on */
   uint64_t hint;               /* where the next extent may go */
@@ -166,6 +165,8 @@ extern uint64_t now_ms (void);
 
 /* The state of INODE, made at first use. */
 extern int file_get (struct data *, struct inode *, struct file_data **ret);
+/* Bytes of the allocation unit of the file.  No lock of a tree is held. */
+extern uint64_t file_unit (struct file_data *);
 static inline struct tree *
 file_tree (const struct file_data *f)
 {

@@ -34,6 +34,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/regroup_priv.h \
 	$(ENGINE)/data/replay.c \
 	$(ENGINE)/data/truncate.c \
+	$(ENGINE)/data/unit.c \
 	$(ENGINE)/data/usage.c \
 	$(ENGINE)/data/usage.h \
 	$(ENGINE)/data/write.c \

@@ -3,15 +3,16 @@
  * A partly overwritten extent keeps all of its disk space until the last
  * piece of it is gone.  Where an extent is the file's alone and a fifth of it
  * or more is dead, what is left of it is written anew; then it is free.  And
- * where neighbours in the file that are the file's alone are, on the average,
- * smaller than FRAGMENT, they become one.  What anybody shares stays as it
- * is, so are in-place (NODATACOW) files for the sake of fragments.
+ * neighbours in the file that are the file's alone are put together where, on
+ * the average, the places on disk that they are in are smaller than FRAGMENT,
+ * or the extents smaller than half of the file's unit.  What anybody shares
+ * stays as it is, so are in-place (NODATACOW) files for the sake of fragments.
  *
- * The file is looked at window by window, a window being what one new extent
- * may cover.  First without locks, which says for nearly all of them that
- * there is nothing to do.  Then the range of the window is locked against
- * writers; if nothing is dirty in it nothing will be, so no write-out comes
- * either; and as a batch at the gate we are on one side of any snapshot.
+ * The file is looked at window by window.  First without locks, which says for
+ * nearly all of them that there is nothing to do.  Then the range of the
+ * window is locked against writers; if nothing is dirty in it nothing will be,
+ * so no write-out comes either; and as a batch at the gate we are on one side
+ * of any snapshot.
  * Contents are read as by any reader, checksums and all, and go to new places
  * as write-out does it: data, then checksums and items in one transaction.
  */
@@ -56,7 +57,7 @@ struct look {
   bool wanted;                 /* there may be something to do */
   bool locked;
   struct large large[LARGE_KNOWN];
-  struct piece v[DATA_EXTENT_MAX / 4096];
+  struct piece v[DATA_WINDOW / 4096];
   uint8_t *buf;                /* of a window */
   struct data_regrouped *ret;
 };
@@ -143,7 +144,7 @@ is_dead (struct look *l, const struct mapping *m, bool *ret_dead)
   struct large *known = &l->large[m->disk / l->f->d->ps % LARGE_KNOWN];
   int r;
 
-  if (m->disk_len <= DATA_EXTENT_MAX)
+  if (m->disk_len <= DATA_WINDOW)
     return find_dead (l, m, ret_dead);
   if (known->disk != m->disk) {
     r = find_dead (l, m, &known->dead);
@@ -183,29 +184,57 @@ judge_dead (struct look *l)
 
 /* --- what to do --- */
 
+/* What neighbours are made of. */
+struct shape {
+  uint64_t len;
+  size_t extents;
+  size_t places;               /* on disk; one goes on where the other ends */
+};
+
+static void
+add_piece (struct shape *s, const struct piece *p)
+{
+  const struct mapping *m = &p->m, *before = &p[-1].m;
+
+  if (s->extents == 0
+      || mapping_disk (before, before->offset) + before->len
+         != mapping_disk (m, m->offset))
+    ++s->places;
+  ++s->extents;
+  s->len += m->len;
+}
+
 /* The run of pieces from I on of which all or none are put together. */
 static size_t
-plain_run (const struct look *l, size_t i, uint64_t *ret_len)
+plain_run (const struct look *l, size_t i, struct shape *ret)
 {
-  *ret_len = 0;
+  *ret = (struct shape) { .len = 0 };
   for (; i < l->n && is_plain (&l->v[i].m)
          && (!l->locked || l->v[i].alone); ++i)
-    *ret_len += l->v[i].m.len;
+    add_piece (ret, &l->v[i]);
   return i;
 }
 
 static bool
-is_fragmented (const struct look *l, size_t n, uint64_t len)
+is_scattered (const struct shape *s)
 {
-  return n > 1 && len < n * FRAGMENT
+  return s->places > 1 && s->len < s->places * FRAGMENT;
+}
+
+static bool
+is_fragmented (const struct look *l, const struct shape *s)
+{
+  const uint64_t small = MIN (file_unit (l->f), (uint64_t) FRAGMENT) / 2;
+
+  return (is_scattered (s) || (s->extents > 1 && s->len < s->extents * small))
     && (file_flags (l->f) & BTRFS_INODE_NODATACOW) == 0;
 }
 
 static int
 first_look (struct look *l)
 {
+  struct shape shape;
   size_t i, to;
-  uint64_t len;
   int r;
 
   l->wanted = false;
@@ -213,8 +242,8 @@ first_look (struct look *l)
   if (r == 0)
     r = judge_dead (l);
   for (i = 0; i < l->n && r == 0 && !l->wanted; i = MAX (to, i + 1)) {
-    to = plain_run (l, i, &len);
-    l->wanted = is_fragmented (l, to - i, len) || l->v[i].dead;
+    to = plain_run (l, i, &shape);
+    l->wanted = is_fragmented (l, &shape) || l->v[i].dead;
     for (; i < to && !l->wanted; ++i)
       l->wanted = l->v[i].dead;
   }
@@ -254,7 +283,7 @@ static int
 fill_pages (struct look *l, struct writeout *w, uint64_t start, size_t n)
 {
   struct data *d = l->f->d;
-  uint32_t page[DATA_EXTENT_MAX / 4096];
+  uint32_t page[DATA_WINDOW / 4096];
   size_t have, i;
   int r;
 
@@ -276,10 +305,10 @@ fill_pages (struct look *l, struct writeout *w, uint64_t start, size_t n)
   return 0;
 }
 
-/* N sectors at START go to new extents, MOST of them at most. */
+/* N sectors at START go to new extents, no more than MOST says. */
 static int
 move_sectors (struct look *l, struct writeout *w, uint64_t start, size_t n,
-              size_t most)
+              const struct wo_most *most)
 {
   struct space *space = l->f->d->env.space;
   const uint64_t len = (uint64_t) n * l->f->d->ps;
@@ -298,12 +327,25 @@ move_sectors (struct look *l, struct writeout *w, uint64_t start, size_t n,
   return r;
 }
 
-/* Pieces [FROM, TO) become one extent.  Where free space is in small pieces
- * that may not be possible; dead space is freed all the same.
+/* What is worth it.  Dead space is freed in any case. */
+static struct wo_most
+most_for (const struct shape *s, bool dead)
+{
+  if (dead)
+    return (struct wo_most) { .extents = SIZE_MAX, .places = SIZE_MAX };
+  if (is_scattered (s))
+    return (struct wo_most) { .extents = SIZE_MAX, .places = s->places / 2 };
+  return (struct wo_most) { .extents = s->extents / 2, .places = s->places };
+}
+
+/* Pieces [FROM, TO), of that SHAPE, are written anew, side by side if there is
+ * room for it.
  */
 static int
-move (struct look *l, size_t from, size_t to, bool dead)
+move (struct look *l, size_t from, size_t to, const struct shape *shape,
+      bool dead)
 {
+  const struct wo_most most = most_for (shape, dead);
   const struct mapping *last = &l->v[to - 1].m;
   const uint64_t start = l->v[from].m.offset;
   const size_t n = (last->offset + last->len - start) / l->f->d->ps;
@@ -311,7 +353,7 @@ move (struct look *l, size_t from, size_t to, bool dead)
   int r = writeout_init (&w, l->f, n);
 
   if (r == 0)
-    r = move_sectors (l, &w, start, n, dead ? SIZE_MAX : (to - from) / 2);
+    r = move_sectors (l, &w, start, n, &most);
   writeout_done (&w);
   return r;
 }
@@ -328,7 +370,7 @@ move_dead (struct look *l, size_t from, size_t to)
     while (i < to && l->v[i].dead)
       ++i;
     if (i > from)
-      r = move (l, from, i, true);
+      r = move (l, from, i, NULL, true);
     from = MAX (i, from + 1);
   }
   return r;
@@ -347,8 +389,8 @@ any_dead (const struct look *l, size_t from, size_t to)
 static int
 second_look (struct look *l)
 {
+  struct shape shape;
   size_t i, to;
-  uint64_t len;
   int r = gather (l);
 
   if (r == 0)
@@ -356,9 +398,9 @@ second_look (struct look *l)
   if (r == 0)
     r = find_alone (l);
   for (i = 0; i < l->n && r == 0; i = MAX (to, i + 1)) {
-    to = plain_run (l, i, &len);
-    if (is_fragmented (l, to - i, len))
-      r = move (l, i, to, any_dead (l, i, to));
+    to = plain_run (l, i, &shape);
+    if (is_fragmented (l, &shape))
+      r = move (l, i, to, &shape, any_dead (l, i, to));
     else
       r = move_dead (l, i, to);
   }
@@ -415,7 +457,7 @@ note_around (struct look *l)
 
   for (i = 0; i < l->n; ++i)
     if (l->v[i].part && l->v[i].alone
-        && l->v[i].m.disk_len <= DATA_EXTENT_MAX) {
+        && l->v[i].m.disk_len <= DATA_WINDOW) {
       uint64_t a, b;
 
       range_of (&l->v[i].m, &a, &b);
@@ -460,7 +502,7 @@ data_regroup (struct data *d, struct inode *inode, uint64_t *pos,
               uint64_t end, struct data_regrouped *ret)
 {
   CLEANUP_FREE struct look *l = calloc (1, sizeof *l);
-  CLEANUP_FREE uint8_t *buf = malloc (DATA_EXTENT_MAX);
+  CLEANUP_FREE uint8_t *buf = malloc (DATA_WINDOW);
   struct file_data *f;
   unsigned i;
   int r;
@@ -481,7 +523,7 @@ data_regroup (struct data *d, struct inode *inode, uint64_t *pos,
          && ret->moved < ROUND_BYTES; ++i) {
     r = skip_hole (l, pos, end);
     l->start = *pos;
-    l->end = MIN (round_up (*pos + 1, DATA_EXTENT_MAX), end);
+    l->end = MIN (round_up (*pos + 1, DATA_WINDOW), end);
     if (r == 0 && *pos < end)
       r = one_window (l);
     if (r < 0)

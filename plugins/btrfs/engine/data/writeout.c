@@ -186,7 +186,8 @@ static void
 stay_in_piece (struct writeout *w, size_t k)
 {
   const uint64_t start = w->page[w->run[k].first].offset;
-  const size_t n = (round_up (start + 1, DATA_EXTENT_MAX) - start) / w->d->ps;
+  const size_t n = (round_up (start + 1, file_unit (w->f)) - start)
+    / w->d->ps;
 
   if (w->run[k].n > n && (file_flags (w->f) & BTRFS_INODE_NODATACOW) == 0)
     split_run (w, k, n);
@@ -537,15 +538,27 @@ finish_move (struct writeout *w)
     space_data_unreserve (w->d->env.space, unused * w->d->ps);
 }
 
+/* Runs that are side by side on disk are in one place. */
+static size_t
+num_places (const struct writeout *w)
+{
+  size_t k, n = 0;
+
+  for (k = 0; k < w->runs; ++k)
+    n += k == 0 || w->run[k - 1].disk + run_len (w, &w->run[k - 1])
+                   != w->run[k].disk;
+  return n;
+}
+
 int
-writeout_move (struct writeout *w, size_t most)
+writeout_move (struct writeout *w, const struct wo_most *most)
 {
   int r;
 
   w->moved = true;
   add_run (w, 0, WO_COW)->n = w->n;
   r = allocate (w);
-  if (r == 0 && w->runs <= most) {
+  if (r == 0 && w->runs <= most->extents && num_places (w) <= most->places) {
     fill_disk (w);
     checksum (w);
     r = write_pages (w);

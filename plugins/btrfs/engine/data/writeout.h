@@ -62,11 +62,14 @@ extern size_t writeout_ops (struct writeout *, struct volume_op *,
 /* They have been run. */
 extern void writeout_written (struct writeout *);
 /* Write W->n pages, neighbours in the file, all of which hold a promise of
- * space, to a new extent, and let the file point to it: what it has there now
+ * space, to new extents, and let the file point to them: what it has there now
  * is the same bytes.  Nobody else changes the file there.  If it takes more
- * than MOST extents nothing is done.  The pages and promises are gone.
+ * than MOST says nothing is done.  The pages and promises are gone.
  */
-extern int writeout_move (struct writeout *, size_t most);
+struct wo_most {
+  size_t extents, places;      /* places: on disk, apart from each other */
+};
+extern int writeout_move (struct writeout *, const struct wo_most *most);
 
 /* Change the trees for all runs that were written; sets `inserted`. */
 extern int writeout_insert (struct writeout *);

@@ -1,6 +1,8 @@
 /* The public API: files that share data. */
 #include <config.h>
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -78,6 +80,18 @@ btrnbd_clone_range (struct btrnbd_pool *p, const char *from, uint64_t offset,
   return r < 0 ? err_note (r, "%s to %s", from, to) : 0;
 }
 
+static int
+copy_unit (struct btrnbd_pool *p, struct inode *from, struct inode *to)
+{
+  const uint64_t unit = data_unit (p->fs->data, from);
+  char text[24];
+
+  if (unit == data_unit (p->fs->data, to))
+    return 0;
+  snprintf (text, sizeof text, "%" PRIu64, unit);
+  return inode_setxattr (to, DATA_UNIT_XATTR, text, strlen (text));
+}
+
 /* A new file at PATH, of FROM's kind. */
 static int
 make_like (struct btrnbd_pool *p, struct inode *from, const char *path)
@@ -96,6 +110,8 @@ make_like (struct btrnbd_pool *p, struct inode *from, const char *path)
   r = api_walk_new (p, path, &dir, &name, &len);
   if (r == 0)
     r = inode_create (dir, name, len, &new, &in);
+  if (r == 0)
+    r = copy_unit (p, from, in);
   inode_put (in);
   inode_put (dir);
   return r;

@@ -359,6 +359,7 @@ list_add (struct listing *l, struct found *f, const char *path,
     .name = take (name), .description = take (text),
     .size = st.size, .nbytes = st.nbytes, .nocow = st.is_nocow,
     .is_volume = f == &l->volumes,
+    .alloc_unit = data_unit (l->pool->fs->data, inode),
     /* Whoever only looks was not asked whether a server could write. */
     .read_only = st.is_read_only ||
       (l->pool->fs->read_only && l->pool->fs->read_only_reason[0] != '\0'),

@@ -1,6 +1,7 @@
 /* The public API: volumes, that is, subvolumes with one file "disk". */
 #include <config.h>
 
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -48,6 +49,7 @@ btrnbd_volume_create (struct btrnbd_pool *p, const char *name,
   };
   struct inode *top = NULL;
   const char *path;
+  char unit[24];
   uint64_t id;
   int r;
 
@@ -64,9 +66,17 @@ btrnbd_volume_create (struct btrnbd_pool *p, const char *name,
                       strlen (opts->description));
     if (!utf8_ok (opts->description))
       return err_new (ERR_invalid, "the description is not UTF-8");
-    sv.xattr = DESCRIPTION_XATTR;
-    sv.value = opts->description;
-    sv.value_len = strlen (opts->description);
+    sv.top_xattr = (struct subvol_xattr) {
+      DESCRIPTION_XATTR, opts->description, strlen (opts->description) };
+  }
+  if (opts->alloc_unit != 0) {
+    if (!data_unit_ok (opts->alloc_unit))
+      return err_new (ERR_invalid, "an allocation unit of %" PRIu64 " bytes: "
+                      "a power of two from %d to %d is possible",
+                      opts->alloc_unit, DATA_UNIT_MIN, DATA_UNIT_MAX);
+    snprintf (unit, sizeof unit, "%" PRIu64, opts->alloc_unit);
+    sv.file_xattr = (struct subvol_xattr) {
+      DATA_UNIT_XATTR, unit, strlen (unit) };
   }
   r = inode_top (p->fs->inodes, &top);
   if (r < 0)

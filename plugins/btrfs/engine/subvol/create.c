@@ -6,8 +6,8 @@
 #include "subvol/priv.h"
 
 #define TOP BTRFS_FIRST_FREE_OBJECTID
-/* Items in the new tree (6), the parent (4), the root tree (3), uuid. */
-#define CREATE_ITEMS 18
+/* Items in the new tree (7), the parent (4), the root tree (3), uuid. */
+#define CREATE_ITEMS 19
 
 struct creation {
   struct subvols *ss;
@@ -18,11 +18,31 @@ struct creation {
 };
 
 static int
+check_xattr (const struct format_info *fi, const struct subvol_xattr *x)
+{
+  if (x->name != NULL
+      && (x->len > UINT16_MAX || strlen (x->name) > BTRFS_NAME_MAX
+          || sizeof (struct btrfs_dir_item) + strlen (x->name) + x->len
+             > tb_max_item_size (fi->nodesize)))
+    return err_new (ERR_xattr_big, "%zu bytes", x->len);
+  return 0;
+}
+
+static int
+put_xattr (struct txn *txn, struct creation *c, uint64_t ino,
+           const struct subvol_xattr *x)
+{
+  if (x->name == NULL)
+    return 0;
+  return xattr_put (txn, c->root, ino, NAME (x->name, strlen (x->name)),
+                    x->value, x->len);
+}
+
+static int
 check_new (struct creation *c)
 {
   const struct format_info *fi = block_cache_format (c->ss->env.cache);
   const struct subvol_new *new = c->new;
-  const size_t item = tb_max_item_size (fi->nodesize);
   int r;
 
   r = name_check (c->place.name);
@@ -33,12 +53,8 @@ check_new (struct creation *c)
   if (new->file_size > INT64_MAX - fi->sectorsize)
     return err_new (ERR_file_big, "%llu bytes",
                     (unsigned long long) new->file_size);
-  if (new->xattr != NULL &&
-      (new->value_len > UINT16_MAX || strlen (new->xattr) > BTRFS_NAME_MAX ||
-       sizeof (struct btrfs_dir_item) + strlen (new->xattr) +
-       new->value_len > item))
-    return err_new (ERR_xattr_big, "%zu bytes", new->value_len);
-  return 0;
+  r = check_xattr (fi, &new->top_xattr);
+  return r < 0 ? r : check_xattr (fi, &new->file_xattr);
 }
 
 /* The top directory of the new tree. */
@@ -56,11 +72,7 @@ add_top (struct txn *txn, struct creation *c)
   r = inode_item_insert (txn, c->root, TOP, &item);
   if (r == 0)
     r = iref_add (txn, c->root, TOP, TOP, NAME ("..", 2), 0, IREF_ITEM);
-  if (r == 0 && new->xattr != NULL)
-    r = xattr_put (txn, c->root, TOP,
-                   NAME (new->xattr, strlen (new->xattr)), new->value,
-                   new->value_len);
-  return r;
+  return r < 0 ? r : put_xattr (txn, c, TOP, &new->top_xattr);
 }
 
 /* Without NO_HOLES every byte below the size needs an item. */
@@ -105,6 +117,8 @@ add_file (struct txn *txn, struct creation *c)
   r = inode_item_insert (txn, c->root, ino, &item);
   if (r == 0)
     r = iref_add (txn, c->root, ino, TOP, name, 2, IREF_ITEM);
+  if (r == 0)
+    r = put_xattr (txn, c, ino, &new->file_xattr);
   if (r == 0)
     r = add_hole (txn, c, ino);
   if (r == 0)

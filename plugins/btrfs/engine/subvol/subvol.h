@@ -31,6 +31,11 @@ extern void subvols_free (struct subvols *); /* accepts NULL */
 
 /* --- making --- */
 
+struct subvol_xattr {
+  const char *name;            /* NULL: none */
+  const void *value;
+  size_t len;
+};
 struct subvol_new {
   uint32_t mode;               /* of the top directory, permissions only */
   uint32_t uid, gid;
@@ -39,10 +44,8 @@ struct subvol_new {
   uint32_t file_mode;          /* permissions only */
   uint64_t file_size;          /* a hole */
   uint64_t file_flags;         /* BTRFS_INODE_*; NODATACOW adds NODATASUM */
-  /* One extended attribute of the top directory; NULL: none. */
-  const char *xattr;
-  const void *value;
-  size_t value_len;
+  struct subvol_xattr file_xattr;
+  struct subvol_xattr top_xattr; /* of the top directory */
 };
 /* All of it in one transaction: after a crash it is whole or absent. */
 extern int subvol_create (struct subvols *, struct inode *dir,
