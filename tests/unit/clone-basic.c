@@ -264,14 +264,14 @@ test_91_keyed (void **state)
   image_make (&im, "", 512);
   p = pool_open_at (im.path, 0);
   before = used (p);
-  make (p, "src", 64 * KIB, 1, false);
+  make (p, "src", 16 * KIB, 1, false);
   full = used (p);
   for (i = 0; i < refs; ++i) {
     snprintf (name, sizeof name, "f%u", i / 50);
     if (i % 50 == 0)
       pool_ok (btrnbd_create (p, name, 0644, false));
     /* Slices of one extent, at offsets of their own. */
-    pool_ok (btrnbd_clone_range (p, "src", i % 16 * BLK, BLK, name,
+    pool_ok (btrnbd_clone_range (p, "src", i % 4 * BLK, BLK, name,
                                  (uint64_t) i % 50 * BLK));
     there[i] = 1;
     if (i == refs / 2)

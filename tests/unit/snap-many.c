@@ -123,7 +123,10 @@ test_many (void **state)
     }
   space (p, &data, &meta);
   assert_int_equal (data, data0);
-  assert_true (meta < meta0 + 64 * 16384);
+  /* Leaves that were full of references are not all merged; a block that each
+   * clone had left behind would be more.
+   */
+  assert_true (meta < meta0 + 128 * 16384);
   export_compare (p, "golden", &m);
   pool_ok (btrnbd_pool_close (p));
   image_check (&im);
