@@ -8,6 +8,7 @@ DATA_TESTS = \
 	tests/unit/data-map \
 	tests/unit/data-model \
 	tests/unit/data-scarce \
+	tests/unit/data-scatter \
 	tests/unit/data-threads
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
@@ -37,6 +38,9 @@ tests_unit_data_keep_LDADD = $(TEST_LIBS)
 tests_unit_data_scarce_SOURCES = tests/unit/data-scarce.c tests/crash/shield.h
 tests_unit_data_scarce_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_scarce_LDADD = $(TEST_LIBS)
+tests_unit_data_scatter_SOURCES = tests/unit/data-scatter.c
+tests_unit_data_scatter_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_scatter_LDADD = $(TEST_LIBS)
 tests_unit_data_map_SOURCES = tests/unit/data-map.c
 tests_unit_data_map_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_map_LDADD = $(TEST_LIBS)

@@ -12,6 +12,19 @@
 #define FEW 256
 
 int
+csums_missing (uint64_t disk)
+{
+  return err_new (ERR_data_csum_missing, "sector at logical %" PRIu64, disk);
+}
+
+int
+csums_lookup_some (struct data *d, uint64_t disk, size_t n, uint8_t *out,
+                   bool *have)
+{
+  return csum_items_lookup (d->env.roots, disk, n, out, have);
+}
+
+int
 csums_lookup (struct data *d, uint64_t disk, size_t len, uint8_t *out)
 {
   const size_t n = len / d->ps;
@@ -25,14 +38,11 @@ csums_lookup (struct data *d, uint64_t disk, size_t len, uint8_t *out)
     if (many == NULL)
       return err_new (ERR_nomem, "checksums");
   }
-  r = csum_items_lookup (d->env.roots, disk, n, out, have);
-  if (r < 0)
-    return r;
-  for (i = 0; i < n; ++i)
+  r = csums_lookup_some (d, disk, n, out, have);
+  for (i = 0; i < n && r == 0; ++i)
     if (!have[i])
-      return err_new (ERR_data_csum_missing, "sector at logical %" PRIu64,
-                      disk + i * d->ps);
-  return 0;
+      r = csums_missing (disk + i * d->ps);
+  return r;
 }
 
 int

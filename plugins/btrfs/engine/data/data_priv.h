@@ -154,7 +154,7 @@ struct file_data {
   uint64_t cursor;             /* where background write-out goes on */
   uint64_t hint;               /* where the next extent may go */
   uint64_t ra_next, ra_end;
-  uint32_t ra_window;
+  uint32_t ra_window, ra_most;
   uint32_t ra_busy;
 };
 
@@ -243,7 +243,10 @@ struct miss {
   size_t len;
   uint8_t *dst;
 };
-/* Bring the pages of all pieces in and copy the bytes out. */
+/* Bring the pages of all pieces in and copy the bytes out; of a prefetch up
+ * to AHEAD_PAGES are sorted and read together.
+ */
+#define AHEAD_PAGES 8192
 extern int read_misses (struct file_data *, struct miss *, size_t n,
                         bool csums);
 /* LEN bytes (sectors) at DISK with checksums verified, other copies tried;
@@ -513,6 +516,11 @@ extern int file_clear (struct data *, struct inode *, uint64_t offset,
  */
 extern int csums_lookup (struct data *, uint64_t disk, size_t len,
                          uint8_t *out);
+/* Of N sectors, some of which need not have one: HAVE says which do. */
+extern int csums_lookup_some (struct data *, uint64_t disk, size_t n,
+                              uint8_t *out, bool *have);
+/* The error when one that must is not among them. */
+extern int csums_missing (uint64_t disk);
 extern int csums_any (struct data *, uint64_t disk, uint64_t len,
                       bool *ret_any);
 extern int csums_delete (struct data *, struct txn *, uint64_t disk,

@@ -3,6 +3,11 @@
  * The pages of all pieces of a read are announced in the cache, read in one
  * batch, verified, and handed to the cache; only then are pages awaited that
  * somebody else was reading, so two readers never wait for each other.
+ *
+ * A batch is read in the order of the disk: what was written together lies
+ * together there, in the order of the file, however many other writes lie
+ * between the same places in the file.  Small gaps are read, too, to nowhere:
+ * that costs less than one more operation.
  */
 #include <config.h>
 
@@ -18,6 +23,9 @@
 #include "data/data_priv.h"
 
 #define RUN_PAGES 256          /* most pages of one device operation */
+#define RUN_PIECES 64          /* most places in memory of one: devices take
+                                  more of them, but one after the other */
+#define GAP_PAGES 4            /* read rather than skipped */
 #define BATCH_PAGES 2048       /* most pages of one batch */
 
 /* --- verification --- */
@@ -45,100 +53,89 @@ check_sector (void *opaque, const void *buf, size_t len)
                   c->csum[1], c->csum[2], c->csum[3]);
 }
 
-/* Verify N sectors at DISK in pages or one buffer; bad ones are read again
- * from every copy.  RESULT: of the first reading.
+/* Verify a sector that was read with RESULT; a bad one is read again from
+ * every copy.
  */
 static int
-verify_run (struct data *d, uint64_t disk, uint8_t *(*mem) (void *, size_t),
-            void *opaque, size_t n, const uint8_t *sums, int result)
+verify_sector (struct data *d, uint64_t disk, uint8_t *mem,
+               const uint8_t *csum, int result)
 {
-  size_t i;
+  struct sector_check c = { .d = d, .disk = disk, .csum = csum };
 
-  for (i = 0; i < n; ++i) {
-    struct sector_check c = {
-      .d = d, .disk = disk + i * d->ps,
-      .csum = sums == NULL ? NULL : sums + i * d->fmt->csum_size };
-    int r = result;
-
-    if (r == 0)
-      r = check_sector (&c, mem (opaque, i), d->ps);
-    if (r == 0)
-      continue;
-    r = volume_read_verified (d->env.volume, c.disk, mem (opaque, i), d->ps,
-                              0, check_sector, &c);
-    if (r < 0)
-      return r;
-  }
-  return 0;
-}
-
-static int
-get_sums (struct data *d, uint64_t disk, size_t len, uint8_t **ret)
-{
-  uint8_t *sums = malloc (len / d->ps * d->fmt->csum_size);
-  int r;
-
-  if (sums == NULL)
-    return err_new (ERR_nomem, "checksums");
-  r = csums_lookup (d, disk, len, sums);
-  if (r < 0) {
-    free (sums);
-    return r;
-  }
-  *ret = sums;
-  return 0;
-}
-
-static uint8_t *
-buffer_sector (void *opaque, size_t i)
-{
-  const struct miss *m = opaque;
-
-  return m->dst + i * m->len;
+  if (result == 0)
+    result = check_sector (&c, mem, d->ps);
+  if (result == 0)
+    return 0;
+  return volume_read_verified (d->env.volume, disk, mem, d->ps, 0,
+                               check_sector, &c);
 }
 
 int
 read_sectors (struct data *d, uint64_t disk, uint8_t *buf, size_t len,
               bool csums)
 {
+  const size_t size = d->fmt->csum_size, n = len / d->ps;
   CLEANUP_FREE uint8_t *sums = NULL;
-  struct miss m = { .dst = buf, .len = d->ps };
-  int r = 0;
+  int r = 0, result;
+  size_t i;
 
-  if (csums)
-    r = get_sums (d, disk, len, &sums);
+  if (csums) {
+    sums = malloc (n * size);
+    if (sums == NULL)
+      return err_new (ERR_nomem, "checksums");
+    r = csums_lookup (d, disk, len, sums);
+  }
   if (r < 0)
     return r;
-  r = volume_read (d->env.volume, disk, 0, buf, len);
+  result = volume_read (d->env.volume, disk, 0, buf, len);
   data_count (&d->stats.read_bytes, len);
-  return verify_run (d, disk, buffer_sector, &m, len / d->ps, sums, r);
+  for (i = 0; i < n && r == 0; ++i)
+    r = verify_sector (d, disk + i * d->ps, buf + i * d->ps,
+                       sums == NULL ? NULL : sums + i * size, result);
+  return r;
 }
 
 /* --- batches --- */
 
-/* Consecutive pages on disk that we read, from any number of frames. */
+/* What one operation reads: pages of the batch, neighbours on disk or nearly
+ * so.
+ */
 struct run {
   uint64_t disk;
   uint32_t first, n;           /* in batch.page */
+  uint32_t sectors;            /* with those of the gaps */
+  uint32_t iovcnt;
 };
 
 struct batch {
   struct data *d;
   bool csums, demand;
   uint32_t *page;
-  uint64_t *disk;              /* of each page */
+  uint64_t *disk;              /* of each page, ascending when it is read */
   size_t n;
   struct run *run;
   size_t runs;
+  uint8_t *gap;                /* what lies between pages goes here */
 };
 
-static uint8_t *
-batch_sector (void *opaque, size_t i)
+static int
+cmp_disk (const void *p1, const void *p2)
 {
-  const uint32_t *page = ((void **) opaque)[0];
-  const struct data *d = ((void **) opaque)[1];
+  const uint64_t a = *(const uint64_t *) p1, b = *(const uint64_t *) p2;
 
-  return page_mem (d->pages, page[i]);
+  return a < b ? -1 : a > b;
+}
+
+static void
+sort_batch (struct batch *b)
+{
+  size_t i;
+
+  for (i = 1; i < b->n; ++i)
+    if (b->disk[i] < b->disk[i - 1]) {
+      qsort (b->disk, b->n, sizeof *b->disk, cmp_disk);
+      return;
+    }
 }
 
 /* The end of the chunk that ADDR lies in: no operation crosses it. */
@@ -154,49 +151,91 @@ chunk_end (const struct batch *b, uint64_t addr)
   return c.logical + c.length;
 }
 
-static void
-make_runs (struct batch *b)
+/* Where page I of the batch goes; true: right behind IOV. */
+static bool
+place_page (const struct batch *b, size_t i, struct iovec *iov)
 {
+  uint8_t *mem = page_mem (b->d->pages, b->page[i]);
+
+  if (iov != NULL && (uint8_t *) iov->iov_base + iov->iov_len == mem) {
+    iov->iov_len += b->d->ps;
+    return true;
+  }
+  return false;
+}
+
+/* Page I becomes part of RUN, if it may. */
+static bool
+join_run (struct batch *b, struct run *run, size_t i, struct iovec *iov)
+{
+  const uint32_t ps = b->d->ps;
+  const uint64_t end = run->disk + (uint64_t) run->sectors * ps;
+  const uint64_t gap = (b->disk[i] - end) / ps;
+  struct iovec *last = &iov[run->iovcnt - 1];
+
+  if (gap > (b->gap == NULL ? 0 : GAP_PAGES)
+      || run->sectors + gap + 1 > RUN_PAGES)
+    return false;
+  if (gap != 0 || !place_page (b, i, last)) {
+    if (run->iovcnt + (gap != 0) + 1 > RUN_PIECES)
+      return false;
+    if (gap != 0)
+      iov[run->iovcnt++] = (struct iovec) { b->gap, gap * ps };
+    iov[run->iovcnt++] = (struct iovec) {
+      page_mem (b->d->pages, b->page[i]), ps };
+  }
+  run->sectors += gap + 1;
+  ++run->n;
+  return true;
+}
+
+/* IOV: two for each page.  Returns the first one of each run in ops. */
+static void
+make_runs (struct batch *b, struct iovec *iov, struct volume_op *ops)
+{
+  struct run *run = NULL;
   uint64_t end = 0;
   size_t i;
 
   b->runs = 0;
   for (i = 0; i < b->n; ++i) {
-    struct run *last = b->runs > 0 ? &b->run[b->runs - 1] : NULL;
+    const bool same_chunk = b->disk[i] < end;
 
-    if (last != NULL && last->n < RUN_PAGES && b->disk[i] < end
-        && last->disk + (uint64_t) last->n * b->d->ps == b->disk[i])
-      ++last->n;
-    else {
-      if (b->disk[i] >= end || last == NULL || b->disk[i] < last->disk)
-        end = chunk_end (b, b->disk[i]);
-      b->run[b->runs++] = (struct run) { .disk = b->disk[i], .first = i,
-                                         .n = 1 };
-    }
+    if (run != NULL && same_chunk && join_run (b, run, i, iov))
+      continue;
+    if (!same_chunk)
+      end = chunk_end (b, b->disk[i]);
+    if (run != NULL)
+      iov += run->iovcnt;
+    ops[b->runs].iov = iov;
+    run = &b->run[b->runs++];
+    *run = (struct run) { .disk = b->disk[i], .first = i, .n = 1,
+                          .sectors = 1, .iovcnt = 1 };
+    *iov = (struct iovec) { page_mem (b->d->pages, b->page[i]), b->d->ps };
   }
 }
 
 static int
-verify_batch (struct batch *b, const struct volume_op *ops)
+verify_run (struct batch *b, const struct run *run, int result)
 {
   struct data *d = b->d;
+  uint8_t sums[RUN_PAGES * CSUM_SIZE_MAX];
+  bool have[RUN_PAGES];
   size_t i;
+  int r = 0;
 
-  for (i = 0; i < b->runs; ++i) {
-    CLEANUP_FREE uint8_t *sums = NULL;
-    const struct run *run = &b->run[i];
-    void *opaque[2] = { b->page + run->first, d };
-    int r = 0;
+  if (b->csums)
+    r = csums_lookup_some (d, run->disk, run->sectors, sums, have);
+  for (i = run->first; i < run->first + run->n && r == 0; ++i) {
+    const size_t k = (b->disk[i] - run->disk) / d->ps;
 
-    if (b->csums)
-      r = get_sums (d, run->disk, (size_t) run->n * d->ps, &sums);
-    if (r == 0)
-      r = verify_run (d, run->disk, batch_sector, opaque, run->n, sums,
-                      ops[i].result);
-    if (r < 0)
-      return r;
+    if (b->csums && !have[k])
+      return csums_missing (b->disk[i]);
+    r = verify_sector (d, b->disk[i], page_mem (d->pages, b->page[i]),
+                       b->csums ? sums + k * d->fmt->csum_size : NULL,
+                       result);
   }
-  return 0;
+  return r;
 }
 
 /* Read and verify all pages of the batch. */
@@ -204,30 +243,31 @@ static int
 run_batch (struct batch *b)
 {
   struct data *d = b->d;
-  CLEANUP_FREE struct volume_op *ops = NULL;
-  CLEANUP_FREE struct iovec *iov = NULL;
+  CLEANUP_FREE struct volume_op *ops = calloc (b->n, sizeof *ops);
+  CLEANUP_FREE struct iovec *iov = malloc (2 * b->n * sizeof *iov);
+  CLEANUP_FREE uint8_t *gap = b->n > 1 ? io_alloc (GAP_PAGES * d->ps) : NULL;
   size_t i;
+  int r = 0;
 
-  make_runs (b);
-  ops = calloc (b->runs, sizeof *ops);
-  iov = malloc (b->n * sizeof *iov);
   if (ops == NULL || iov == NULL)
     return err_new (ERR_nomem, "read");
+  b->gap = gap;                /* without it nothing is read to it */
+  make_runs (b, iov, ops);
   for (i = 0; i < b->runs; ++i) {
-    const struct run *run = &b->run[i];
-
-    ops[i] = (struct volume_op) {
-      .kind = IO_READ, .logical = run->disk,
-      .len = (uint64_t) run->n * d->ps, .iov = iov + run->first,
-      .iovcnt = pages_iov (d->pages, b->page + run->first, run->n,
-                           iov + run->first) };
+    ops[i].kind = IO_READ;
+    ops[i].logical = b->run[i].disk;
+    ops[i].len = (uint64_t) b->run[i].sectors * d->ps;
+    ops[i].iovcnt = b->run[i].iovcnt;
   }
   /* Each operation has its result; a failed one is tried on all copies. */
   if (volume_run (d->env.volume, ops, b->runs) < 0)
     err_clear ();
   data_count (&d->stats.misses, b->n);
-  data_count (&d->stats.read_bytes, b->n * d->ps);
-  return verify_batch (b, ops);
+  for (i = 0; i < b->runs; ++i)
+    data_count (&d->stats.read_bytes, ops[i].len);
+  for (i = 0; i < b->runs && r == 0; ++i)
+    r = verify_run (b, &b->run[i], ops[i].result);
+  return r;
 }
 
 /* The batch's pages to the cache, or back when R is an error. */
@@ -256,9 +296,24 @@ end_batch (struct batch *b, int r)
   }
 }
 
-/* Copy what the batch has read to where it is wanted.  Pages and pieces are
- * both in the order of the request.
- */
+/* The first page of the batch that is at AT or above. */
+static size_t
+page_from (const struct batch *b, uint64_t at)
+{
+  size_t lo = 0, hi = b->n;
+
+  while (lo < hi) {
+    const size_t mid = lo + (hi - lo) / 2;
+
+    if (b->disk[mid] < at)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo;
+}
+
+/* Copy what the batch has read to where it is wanted. */
 static void
 copy_out (const struct batch *b, const struct miss *miss, size_t n)
 {
@@ -267,18 +322,18 @@ copy_out (const struct batch *b, const struct miss *miss, size_t n)
 
   for (i = 0; i < n; ++i) {
     const struct miss *m = &miss[i];
+    const uint64_t m_end = m->disk + m->len;
 
     if (m->dst == NULL)
       continue;
-    for (k = 0; k < b->n; ++k) {
+    for (k = page_from (b, round_down (m->disk, ps));
+         k < b->n && b->disk[k] < m_end; ++k) {
       const uint64_t at = b->disk[k];
-      const uint64_t start = MAX (at, m->disk);
-      const uint64_t end = MIN (at + ps, m->disk + m->len);
+      const uint64_t start = MAX (at, m->disk), end = MIN (at + ps, m_end);
 
-      if (start < end)
-        memcpy (m->dst + (start - m->disk),
-                page_mem (b->d->pages, b->page[k]) + (start - at),
-                end - start);
+      memcpy (m->dst + (start - m->disk),
+              page_mem (b->d->pages, b->page[k]) + (start - at),
+              end - start);
     }
   }
 }
@@ -404,6 +459,7 @@ finish_batch (struct batch *b, const struct miss *miss, size_t n,
   *ret_no_room = false;
   if (b->n == 0)
     return 0;
+  sort_batch (b);
   have = cache_take_pages (b->d->cache, b->page, b->n);
   if (have < b->n) {
     pages_give (b->d->pages, b->page, have);
@@ -430,12 +486,13 @@ read_misses (struct file_data *f, struct miss *miss, size_t n, bool csums)
 {
   struct data *d = f->d;
   struct batch b = { .csums = csums, .demand = miss[0].dst != NULL };
+  const size_t most = b.demand ? BATCH_PAGES : AHEAD_PAGES;
   size_t pages = 0, i;
   int r;
 
   for (i = 0; i < n; ++i)
     pages += miss_pages (d, &miss[i]);
-  r = batch_init (&b, d, MIN (pages, (size_t) BATCH_PAGES));
+  r = batch_init (&b, d, MIN (pages, most));
   for (i = 0; i < n && r == 0;) {
     const size_t from = i;
     bool others = false, no_room;
@@ -444,7 +501,7 @@ read_misses (struct file_data *f, struct miss *miss, size_t n, bool csums)
     do
       r = announce (&b, &miss[i++], &others);
     while (r == 0 && i < n
-           && b.n + miss_pages (d, &miss[i]) <= BATCH_PAGES);
+           && b.n + miss_pages (d, &miss[i]) <= most);
     if (r < 0) {
       abandon_batch (&b);
       break;

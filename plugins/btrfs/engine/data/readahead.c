@@ -2,27 +2,76 @@
  *
  * A stream is recognised when a read begins near where the last one ended
  * (requests of one stream may overtake each other).  The window doubles with
- * each read of the stream up to READAHEAD_MAX; one readahead per file is
- * under way at a time.
+ * each read of the stream up to a limit; one readahead per file is under way
+ * at a time.
+ *
+ * The limit is small where extents are large.  Where the last window was in
+ * fragments it is eight times as much: of what was overwritten at random,
+ * pieces that were written together lie side by side on disk, and the more of
+ * the file is read at once, the more of them meet again (read_disk.c).
  */
 #include <config.h>
 
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/math.h"
 #include "data/data_priv.h"
 
 #define READAHEAD_MIN (128 * 1024)
 #define READAHEAD_MAX (4 * 1024 * 1024)
+#define READAHEAD_FRAGMENTED (32 * 1024 * 1024)
+#define FRAGMENT (64 * 1024)   /* smaller pieces, on the average */
+#define LEAF_STEP (64 * 4096)  /* of so many fragments a leaf holds several */
+
+/* Pieces that are to be read together. */
+struct pieces {
+  struct miss *v;
+  size_t n, max;
+  size_t pages, total;         /* of V; pieces in all */
+};
+
+static int
+read_pieces (struct file_data *f, struct pieces *p)
+{
+  int r = 0;
+
+  if (p->n > 0)
+    r = read_misses (f, p->v, p->n, file_has_csums (f));
+  p->n = p->pages = 0;
+  return r;
+}
+
+static int
+add_piece (struct file_data *f, struct pieces *p, uint64_t disk, size_t len)
+{
+  int r = 0;
+
+  if (p->n == p->max || p->pages + len / f->d->ps > AHEAD_PAGES)
+    r = read_pieces (f, p);
+  p->v[p->n++] = (struct miss) { .disk = disk, .len = len };
+  p->pages += len / f->d->ps;
+  return r;
+}
+
+/* The leaves with the mappings, all at once. */
+static void
+prefetch_leaves (struct file_data *f, uint64_t offset, uint64_t end)
+{
+  struct key key[READAHEAD_FRAGMENTED / LEAF_STEP];
+  size_t n = 0;
+
+  for (; offset < end && n < ARRAY_SIZE (key); offset += LEAF_STEP)
+    key[n++] = file_extent_key (f, offset);
+  tree_prefetch_many (file_tree (f), key, n);
+}
 
 /* Bring [offset, end) into the cache as far as it is plain data on disk. */
 static int
-prefetch (struct file_data *f, uint64_t offset, uint64_t end)
+prefetch_pieces (struct file_data *f, uint64_t offset, uint64_t end,
+                 struct pieces *p)
 {
-  struct data *d = f->d;
-  struct miss miss[64];
-  size_t n = 0;
   int r = 0;
 
   while (offset < end && r == 0) {
@@ -33,10 +82,10 @@ prefetch (struct file_data *f, uint64_t offset, uint64_t end)
     if (r < 0)
       break;
     stop = MIN (end, m.offset + m.len);
+    ++p->total;
     if (m.kind == MAP_REGULAR && m.compression == 0) {
       stop = MIN (stop, offset + MISS_MAX);
-      miss[n++] = (struct miss) { .disk = mapping_disk (&m, offset),
-                                  .len = stop - offset };
+      r = add_piece (f, p, mapping_disk (&m, offset), stop - offset);
     }
     else if (m.kind == MAP_REGULAR) {
       uint8_t byte;
@@ -46,14 +95,27 @@ prefetch (struct file_data *f, uint64_t offset, uint64_t end)
                            &byte, false, &done);
     }
     offset = stop;
-    if (n == ARRAY_SIZE (miss) || (n > 0 && offset >= end)) {
-      r = read_misses (f, miss, n, file_has_csums (f));
-      n = 0;
-    }
   }
-  if (r == 0 && n > 0)
-    r = read_misses (f, miss, n, file_has_csums (f));
-  (void) d;
+  return r < 0 ? r : read_pieces (f, p);
+}
+
+static int
+prefetch (struct file_data *f, uint64_t offset, uint64_t end)
+{
+  CLEANUP_FREE struct miss *miss = NULL;
+  struct pieces p = { .n = 0 };
+  int r;
+
+  p.max = MIN ((end - offset) / f->d->ps, (uint64_t) AHEAD_PAGES);
+  p.v = miss = malloc (p.max * sizeof *miss);
+  if (miss == NULL)
+    return err_new (ERR_nomem, "readahead");
+  if (__atomic_load_n (&f->ra_most, __ATOMIC_RELAXED) > READAHEAD_MAX)
+    prefetch_leaves (f, offset, end);
+  r = prefetch_pieces (f, offset, end, &p);
+  __atomic_store_n (&f->ra_most, end - offset < p.total * FRAGMENT
+                    ? READAHEAD_FRAGMENTED : READAHEAD_MAX,
+                    __ATOMIC_RELAXED);
   return r;
 }
 
@@ -120,7 +182,9 @@ readahead_note (struct file_data *f, uint64_t offset, size_t len)
     __atomic_store_n (&f->ra_next, end, __ATOMIC_RELAXED);
   w = MAX (window * 2, (uint64_t) READAHEAD_MIN);
   w = MAX (w, (uint64_t) 2 * len);
-  w = MIN (w, (uint64_t) READAHEAD_MAX);
+  w = MIN (w, MAX ((uint64_t) __atomic_load_n (&f->ra_most,
+                                               __ATOMIC_RELAXED),
+                   (uint64_t) READAHEAD_MAX));
   w = MIN (w, (uint64_t) f->d->pages->count * f->d->ps / 8);
   __atomic_store_n (&f->ra_window, w, __ATOMIC_RELAXED);
   have = MAX (__atomic_load_n (&f->ra_end, __ATOMIC_RELAXED), end);
