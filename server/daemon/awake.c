@@ -9,6 +9,8 @@
 #define GAIN_MIN 1.15          /* by less no CPU is kept awake */
 #define FAILED_MAX 8
 #define LOST_NS 500000         /* a gap between two looks at the clock */
+#define LOST_MAX 3             /* of them, within ... */
+#define LOST_WITHIN_NS 100000000
 
 static void
 begin_phase (struct awake *x, enum awake_phase phase, bool on, uint64_t now)
@@ -20,14 +22,22 @@ begin_phase (struct awake *x, enum awake_phase phase, bool on, uint64_t now)
   x->events = x->requests = x->failed = 0;
 }
 
-/* While it was awake somebody else had its CPU, so CPUs are short. */
+/* While it was awake somebody else had its CPU, over and over: CPUs are
+ * short.  Once says little: a virtual machine may have been stopped.
+ */
 static bool
 lost_cpu (struct awake *x, uint64_t now)
 {
   const bool lost = x->looking && now - x->looked > LOST_NS;
 
   x->looked = now;
-  return lost;
+  if (!lost)
+    return false;
+  if (now - x->lost_since > LOST_WITHIN_NS) {
+    x->lost_since = now;
+    x->lost = 0;
+  }
+  return ++x->lost == LOST_MAX;
 }
 
 bool

@@ -7,7 +7,7 @@
  * takes them from those who have work.  No figure of the system tells which
  * it is, so it is tried: for a short time without, for a short time with,
  * and the better of both is kept for a while, or until the loop finds that it
- * lost its CPU meanwhile.  A loop whose clients bring many requests at once,
+ * loses its CPU meanwhile.  A loop whose clients bring many requests at once,
  * or few in a second, does not stay awake at all.
  *
  * This is the decision alone; times are those of stats_now.
@@ -32,6 +32,8 @@ struct awake {
   uint64_t until;
   unsigned events, requests;   /* in this phase */
   unsigned failed;             /* times in a row that nothing came in time */
+  unsigned lost;               /* times that it had lost its CPU ... */
+  uint64_t lost_since;         /* ... since then */
   double rate_without;
 };
 

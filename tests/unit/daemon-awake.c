@@ -123,27 +123,48 @@ client_stops (void **state)
   assert_in_range (c.looked, 90 * US, 9 * MAX);
 }
 
-/* Somebody else has got the CPU. */
+/* Somebody else has got the CPU, TIMES times.  REQUEST: one was there when it
+ * was back.
+ */
+static void
+lose_cpu (struct client *c, unsigned times, bool request)
+{
+  for (; times > 0; --times) {
+    c->now += 2 * MS;
+    if (request)
+      awake_served (&c->awake, 1, MAX, c->now);
+    else
+      awake_goes_on (&c->awake, c->now);
+    if (c->awake.on)
+      go_on (c, 5 * MS);
+  }
+}
+
 static void
 cpu_is_lost (void **state)
 {
-  struct client c = client (50 * US, 30 * US, 1);
+  const struct client fresh = client (50 * US, 30 * US, 1);
+  struct client c;
+  int request;
 
   (void) state;
-  go_on (&c, 60 * MS);
-  assert_true (c.awake.looking);
-  c.now += 2 * MS;
-  assert_false (awake_goes_on (&c.awake, c.now));
-  c.looked = 0;
-  go_on (&c, 490 * MS);
-  assert_int_equal (c.looked, 0);
+  for (request = 0; request < 2; ++request) {
+    c = fresh;
+    go_on (&c, 60 * MS);
+    assert_true (c.awake.looking);
+    lose_cpu (&c, 3, request);
+    assert_false (c.awake.looking);
+    c.looked = 0;
+    go_on (&c, 490 * MS);
+    assert_int_equal (c.looked, 0);
 
-  c = client (50 * US, 30 * US, 1); /* a request was there when it was back */
-  go_on (&c, 60 * MS);
-  c.now += 2 * MS;
-  assert_false (awake_served (&c.awake, 1, MAX, c.now));
-  go_on (&c, 490 * MS);
-  assert_false (c.awake.on);
+    c = fresh; /* now and then is not enough */
+    go_on (&c, 60 * MS);
+    lose_cpu (&c, 2, request);
+    go_on (&c, 150 * MS);
+    lose_cpu (&c, 2, request);
+    assert_true (c.awake.on);
+  }
 }
 
 static void
