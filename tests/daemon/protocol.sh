@@ -36,7 +36,7 @@ ok "SIGINT ends it with status 0" stop_daemon INT
 fails_with 2 'give the devices' "no plugin" "$DAEMON"
 fails_with 2 'out of range' "wrong number" "$DAEMON" --plugin memory \
   --loops 0 1M
-fails_with 1 'cannot load plugin' "no such plugin" "$DAEMON" \
+fails_with 1 'there is no plugin' "no such plugin" "$DAEMON" \
   --plugin no-such-plugin
 fails_with 1 'unknown parameter' "wrong parameter" "$DAEMON" -l \
   "unix:$tmp/x" --plugin "$TEST_PLUGIN" nonsense=1
