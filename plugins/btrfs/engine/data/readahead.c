@@ -22,14 +22,14 @@
 #define READAHEAD_MIN (128 * 1024)
 #define READAHEAD_MAX (4 * 1024 * 1024)
 #define READAHEAD_FRAGMENTED (32 * 1024 * 1024)
-#define FRAGMENT (64 * 1024)   /* smaller pieces, on the average */
+#define FRAGMENT (64 * 1024)   /* smaller places on disk, on the average */
 #define LEAF_STEP (64 * 4096)  /* of so many fragments a leaf holds several */
 
 /* Pieces that are to be read together. */
 struct pieces {
   struct miss *v;
   size_t n, max;
-  size_t pages, total;         /* of V; pieces in all */
+  size_t pages, places;        /* of V; on disk, in all */
 };
 
 static int
@@ -43,15 +43,26 @@ read_pieces (struct file_data *f, struct pieces *p)
   return r;
 }
 
+/* What goes on where the last one ended is in the same place. */
 static int
 add_piece (struct file_data *f, struct pieces *p, uint64_t disk, size_t len)
 {
+  struct miss *last = p->n > 0 ? &p->v[p->n - 1] : NULL;
+  const bool same = last != NULL && last->disk + last->len == disk;
+  const size_t pages = len / f->d->ps;
   int r = 0;
 
-  if (p->n == p->max || p->pages + len / f->d->ps > AHEAD_PAGES)
+  if (!same)
+    ++p->places;
+  if (p->n == p->max || p->pages + pages > AHEAD_PAGES)
     r = read_pieces (f, p);
+  else if (same && last->len + len <= MISS_MAX) {
+    last->len += len;
+    p->pages += pages;
+    return 0;
+  }
   p->v[p->n++] = (struct miss) { .disk = disk, .len = len };
-  p->pages += len / f->d->ps;
+  p->pages += pages;
   return r;
 }
 
@@ -82,7 +93,6 @@ prefetch_pieces (struct file_data *f, uint64_t offset, uint64_t end,
     if (r < 0)
       break;
     stop = MIN (end, m.offset + m.len);
-    ++p->total;
     if (m.kind == MAP_REGULAR && m.compression == 0) {
       stop = MIN (stop, offset + MISS_MAX);
       r = add_piece (f, p, mapping_disk (&m, offset), stop - offset);
@@ -113,7 +123,7 @@ prefetch (struct file_data *f, uint64_t offset, uint64_t end)
   if (__atomic_load_n (&f->ra_most, __ATOMIC_RELAXED) > READAHEAD_MAX)
     prefetch_leaves (f, offset, end);
   r = prefetch_pieces (f, offset, end, &p);
-  __atomic_store_n (&f->ra_most, end - offset < p.total * FRAGMENT
+  __atomic_store_n (&f->ra_most, end - offset < p.places * FRAGMENT
                     ? READAHEAD_FRAGMENTED : READAHEAD_MAX,
                     __ATOMIC_RELAXED);
   return r;
