@@ -39,6 +39,10 @@ struct btrnbd_open_opts {
   bool discard;               /* tell the devices what became free */
   bool no_regroup;            /* no background work on dead space and
                                  fragments */
+  /* Seconds of quiet after which that work looks once at all files, also at
+   * those that nobody has changed since the pool was opened; 0: 60.
+   */
+  unsigned regroup_scan_after;
   bool no_lock;               /* tests */
   bool ignore_log;            /* serve the last commit as it is, read-only,
                                  although a log promises more */

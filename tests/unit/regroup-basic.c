@@ -431,6 +431,44 @@ expect (struct btrnbd_pool *p, const char *name, uint64_t extents,
               (unsigned long long) dead);
 }
 
+/* Nobody has noted anything: the pool was closed since. */
+static void
+test_after_reopen (void **state)
+{
+  struct btrnbd_open_opts o = { .no_regroup = true };
+  struct btrnbd_usage u;
+  struct btrnbd_pool *p;
+  struct model m;
+  struct image im;
+  const char *path;
+  uint64_t seed = 9;
+  uint32_t seq = 0;
+  unsigned i;
+
+  (void) state;
+  image_make (&im, "", 512);
+  path = im.path;
+  pool_ok (btrnbd_pool_open (&path, 1, &o, &p));
+  make_volume (p, "vm", &m, BLOCKS);
+  fill (p, "vm", &m, &seq);
+  scribble (p, "vm", &m, 3 * BLOCKS, &seed, &seq);
+  pool_ok (btrnbd_pool_close (p));
+  o = (struct btrnbd_open_opts) { .regroup_scan_after = 1 };
+  pool_ok (btrnbd_pool_open (&path, 1, &o, &p));
+  u = usage_of (p, "vm");
+  assert_true (u.dead > BLOCKS * BLK / 4);
+  for (i = 0; i < 600 && u.dead > u.allocated / 5; ++i) {
+    usleep (100000);
+    u = usage_of (p, "vm");
+  }
+  assert_true (i < 600);
+  export_compare (p, "vm", &m);
+  pool_ok (btrnbd_pool_close (p));
+  judge (&im, "vm", &m);
+  image_remove (&im);
+  free (m.v);
+}
+
 /* Counted by hand. */
 static void
 test_usage (void **state)
@@ -563,6 +601,7 @@ main (void)
     cmocka_unit_test (test_shared),
     cmocka_unit_test (test_background),
     cmocka_unit_test (test_notes),
+    cmocka_unit_test (test_after_reopen),
     cmocka_unit_test (test_usage),
     cmocka_unit_test (test_writable),
   };

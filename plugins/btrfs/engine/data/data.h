@@ -202,6 +202,8 @@ struct data_regroup_job {
   uint64_t root_id, ino, start, end;
 };
 extern bool data_regroup_next (struct data *, struct data_regroup_job *ret);
+/* The same without waiting; false: there is none now. */
+extern bool data_regroup_try (struct data *, struct data_regroup_job *ret);
 /* The file is gone. */
 extern void data_regroup_forget (struct data *,
                                  const struct data_regroup_job *);

@@ -245,6 +245,15 @@ data_regroup_next (struct data *d, struct data_regroup_job *ret)
   return false;
 }
 
+bool
+data_regroup_try (struct data *d, struct data_regroup_job *ret)
+{
+  struct regroup *g = d->regroup;
+
+  SCOPED_LOCK (&g->lock);
+  return !g->stop && take_job (g, ret);
+}
+
 void
 data_regroup_forget (struct data *d, const struct data_regroup_job *job)
 {

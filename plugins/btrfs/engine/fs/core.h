@@ -22,6 +22,7 @@ struct fs_opts {
   bool discard;                /* tell the devices what became free */
   unsigned super_copy;         /* superblock copy to open from, normally 0 */
   bool no_regroup;             /* leave dead space and fragments alone */
+  unsigned regroup_scan_after; /* seconds; see engine.h */
   bool ignore_log;             /* serve the last commit, read-only */
   bool no_image;               /* image_get refuses */
   uint64_t image_reserve;      /* bytes that an image may hold; 0: a tenth of

@@ -16,7 +16,9 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/prepare.c \
 	$(ENGINE)/fs/prepare.h \
 	$(ENGINE)/fs/regroup.c \
-	$(ENGINE)/fs/regroup.h
+	$(ENGINE)/fs/regroup.h \
+	$(ENGINE)/fs/regroup_scan.c \
+	$(ENGINE)/fs/regroup_scan.h
 
 # the public API
 libengine_la_SOURCES += \

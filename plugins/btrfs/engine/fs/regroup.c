@@ -2,7 +2,8 @@
  *
  * The thread sleeps until data/ has noted that something was changed.  Then
  * it waits for a quiet time, and works as long as it lasts, at a bounded
- * rate.  When space gets short it does not wait for that, but works slowly.
+ * rate.  Once, after a longer quiet time, it looks at all files, because notes
+ * do not outlive the pool.  When space gets short it does not wait for that, but works slowly.
  * Between two steps it holds nothing, not even the file (inode_visit).
  */
 #include <config.h>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "fs/regroup.h"
+#include "fs/regroup_scan.h"
 
 #define LOOK_MS 100            /* activity is looked at that often */
 #define QUIET_BYTES 65536      /* of clients, meanwhile, at most */
@@ -24,6 +26,7 @@
                                   to move */
 #define HELD_MS 1000
 #define SHORT_SHARE 16         /* less than that part of the pool is free */
+#define SCAN_AFTER 60          /* seconds of quiet until all files are looked at */
 #define BUSY_TRIES 20          /* at a place where somebody is at work */
 
 struct pace {
@@ -177,6 +180,43 @@ work_on (struct pace *p, struct data_regroup_job *job)
   return true;
 }
 
+/* Until there is something noted, or it was quiet for long. */
+static bool
+is_idle (struct pace *p, uint64_t *quiet_since)
+{
+  const unsigned s = p->fs->opts.regroup_scan_after;
+  const uint64_t ms = s == 0 ? SCAN_AFTER * 1000 : (uint64_t) s * 1000;
+
+  if (!look (p))
+    *quiet_since = now_ms ();
+  return now_ms () - *quiet_since >= ms;
+}
+
+/* What is noted goes first.  False: the pool closes. */
+static bool
+scan_files (struct pace *p)
+{
+  struct regroup_scan scan = { .next = 0 };
+  struct data_regroup_job job;
+  uint64_t quiet_since = now_ms ();
+  bool go_on = true, all = false;
+
+  while (go_on && !all) {
+    if (data_regroup_try (p->fs->data, &job)) {
+      go_on = work_on (p, &job);
+      continue;
+    }
+    if (!is_idle (p, &quiet_since)) {
+      go_on = data_regroup_pause (p->fs->data, 10 * LOOK_MS);
+      continue;
+    }
+    all = !regroup_scan_next (p->fs, &scan, &job);
+    go_on = all || work_on (p, &job);
+  }
+  regroup_scan_done (&scan);
+  return go_on;
+}
+
 static void *
 thread_main (void *opaque)
 {
@@ -185,6 +225,9 @@ thread_main (void *opaque)
   struct data_regroup_job job;
 
   pthread_setname_np (pthread_self (), "btrnbd-regroup");
+  look (&p);
+  if (!scan_files (&p))
+    return NULL;
   while (data_regroup_next (fs->data, &job)) {
     look (&p);
     if (!work_on (&p, &job))

@@ -1,0 +1,24 @@
+/* fs: all regular files that can be written, one after the other, for
+ * regrouping: what was left to do when the pool was closed is not known.
+ */
+#ifndef BTRNBD_FS_REGROUP_SCAN_H
+#define BTRNBD_FS_REGROUP_SCAN_H
+
+#include "data/data.h"
+#include "fs/core.h"
+
+struct regroup_scan {
+  uint64_t *id;                /* of subvolumes, as of the first call */
+  size_t n, room, next;
+  uint64_t ino;                /* look from here on, in id[next] */
+  bool listed;
+};
+
+/* The whole of the next file; false: that was all.  What cannot be read is
+ * passed over.  Zero before the first call.
+ */
+extern bool regroup_scan_next (struct fs *, struct regroup_scan *,
+                               struct data_regroup_job *ret);
+extern void regroup_scan_done (struct regroup_scan *);
+
+#endif /* BTRNBD_FS_REGROUP_SCAN_H */
