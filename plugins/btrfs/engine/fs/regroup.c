@@ -1,10 +1,11 @@
 /* fs: regrouping in the background.
  *
  * The thread sleeps until data/ has noted that something was changed.  Then
- * it waits for a quiet time, and works as long as it lasts, at a bounded
- * rate.  Once, after a longer quiet time, it looks at all files, because notes
- * do not outlive the pool.  When space gets short it does not wait for that, but works slowly.
- * Between two steps it holds nothing, not even the file (inode_visit).
+ * it waits for a quiet time, and works as long as it lasts, at a bounded rate.
+ * Once, after a longer quiet time, it looks at all files, because notes do not
+ * outlive the pool.  When space gets short it does not wait for that, but
+ * works slowly.  Between two steps it holds nothing, not even the file
+ * (inode_visit).
  */
 #include <config.h>
 
@@ -26,7 +27,7 @@
                                   to move */
 #define HELD_MS 1000
 #define SHORT_SHARE 16         /* less than that part of the pool is free */
-#define SCAN_AFTER 60          /* seconds of quiet until all files are looked at */
+#define SCAN_AFTER 60          /* seconds of quiet until all files are seen */
 #define BUSY_TRIES 20          /* at a place where somebody is at work */
 
 struct pace {
