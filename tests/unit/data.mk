@@ -2,6 +2,7 @@ if HAVE_CMOCKA
 DATA_TESTS = \
 	tests/unit/data-cache \
 	tests/unit/data-cases \
+	tests/unit/data-convoy \
 	tests/unit/data-decompress \
 	tests/unit/data-full \
 	tests/unit/data-keep \
@@ -19,6 +20,9 @@ tests_unit_data_cache_LDADD = $(TEST_LIBS)
 tests_unit_data_cases_SOURCES = tests/unit/data-cases.c
 tests_unit_data_cases_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_cases_LDADD = $(TEST_LIBS)
+tests_unit_data_convoy_SOURCES = tests/unit/data-convoy.c
+tests_unit_data_convoy_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_data_convoy_LDADD = $(TEST_LIBS)
 tests_unit_data_decompress_SOURCES = tests/unit/data-decompress.c
 tests_unit_data_decompress_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_data_decompress_LDADD = $(TEST_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) \

@@ -44,6 +44,7 @@ enum lock_rank {
   RANK_BLOCK_GROUP,    /* space: one block group's free space */
   RANK_ICACHE,         /* inode: table of in-memory inodes */
   RANK_SUBVOLS,        /* subvol: list of subvolumes to drop */
+  RANK_CONVOY,         /* data: who reads where */
   RANK_EXTENT_MAP,     /* data: extent map of one file */
   RANK_DIRTY,          /* data: dirty ranges of one file */
   RANK_REGROUP,        /* data: where extents have changed */

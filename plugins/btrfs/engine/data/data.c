@@ -52,6 +52,7 @@ data_new (const struct data_env *env, struct data **ret)
   d->ppf = CACHE_FRAME / d->ps;
   d->no_holes = (d->fmt->incompat & BTRFS_INCOMPAT_NO_HOLES) != 0;
   mutex_init (&d->lock, RANK_DATA);
+  convoy_init (&d->convoy);
   cond_init (&d->progress);
   cond_init (&d->work);
   TAILQ_INIT (&d->dirty_files);
@@ -95,6 +96,7 @@ data_free (struct data *d)
   pages_free (d->pages);
   cond_done (&d->work);
   cond_done (&d->progress);
+  convoy_done (&d->convoy);
   mutex_done (&d->lock);
   free (d);
 }
@@ -105,6 +107,7 @@ static void
 file_free (struct file_data *f)
 {
   assert (f->num_dirty == 0);
+  convoy_leave (f);
   regroup_file_left (f);
   map_clear (f);
   changed_done (f);

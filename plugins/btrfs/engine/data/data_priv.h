@@ -39,6 +39,22 @@
 #define DATA_WINDOW DATA_UNIT_MAX    /* regrouping looks at one at a time */
 #define DATA_FILE_END (UINT64_C (1) << 63) /* offsets stay below */
 
+/* Sequential readers, see convoy.c. */
+#define CONVOY_MAX 64
+struct stream {
+  struct file_data *f;         /* NULL: free */
+  uint64_t pos, seen;          /* where, and when (ms): atomic */
+  uint64_t mark, mark_pos;     /* since when its pace is measured (atomic),
+                                  and where it was then */
+  uint64_t pace, free_pace;    /* as measured last, and last without a hold */
+  bool measured, held;
+};
+struct convoy {
+  unsigned n;                  /* streams (atomic) */
+  struct mutex lock;           /* RANK_CONVOY; protects all below */
+  struct stream stream[CONVOY_MAX];
+};
+
 struct data {
   struct data_env env;
   const struct format_info *fmt;
@@ -66,6 +82,7 @@ struct data {
   size_t num_lent, max_lent;
 
   struct regroup *regroup;
+  struct convoy convoy;
 
   uint64_t beyond_log;         /* last transaction that changed a file in a way
                                   that a log cannot say (atomic) */
@@ -156,6 +173,8 @@ struct file_data {
   uint64_t ra_next, ra_end;
   uint32_t ra_window, ra_most;
   uint32_t ra_busy;
+  unsigned convoy;             /* 1 + its stream, or 0; changed under the lock
+                                  of the convoy (atomic) */
 };
 
 #define PAGE_SIZE_OF(f) ((f)->d->ps)
@@ -231,6 +250,20 @@ extern int file_read (struct file_data *, void *buf, size_t len,
                       uint64_t offset);
 /* --- readahead.c --- */
 extern void readahead_note (struct file_data *, uint64_t offset, size_t len);
+
+/* --- convoy.c --- */
+extern void convoy_init (struct convoy *);
+extern void convoy_done (struct convoy *);
+/* F is being read sequentially and has come to POS. */
+extern void convoy_note (struct file_data *, uint64_t pos);
+/* Nobody reads it any more. */
+extern void convoy_leave (struct file_data *);
+/* F is about to read from disk at OFFSET: is that too far before others who
+ * come that way?
+ */
+extern bool convoy_is_ahead (struct file_data *, uint64_t offset);
+/* Then wait for a moment.  No lock is held. */
+extern void convoy_wait (struct file_data *, uint64_t offset);
 
 /* --- read_disk.c: verified reads into the cache --- */
 

@@ -4,6 +4,7 @@ libengine_la_SOURCES += \
 	$(ENGINE)/data/changed.c \
 	$(ENGINE)/data/clone.c \
 	$(ENGINE)/data/compare.c \
+	$(ENGINE)/data/convoy.c \
 	$(ENGINE)/data/csums.c \
 	$(ENGINE)/data/data.c \
 	$(ENGINE)/data/data.h \

@@ -21,9 +21,15 @@ struct used {
   uint64_t offset, len;
 };
 
+enum patience {
+  READ_NOWAIT,                 /* give up rather than wait for a disk */
+  READ_WAIT,
+  READ_IN_CONVOY,              /* nor go to it before others are there */
+};
+
 struct pass {
   struct file_data *f;
-  bool nowait;                 /* give up rather than wait for a disk */
+  bool nowait;
   bool gave_up;
   struct used *used;
   size_t n, max;
@@ -211,8 +217,9 @@ still_valid (struct pass *p, uint64_t seq)
 /* *ret_done false: give up (nowait), or repeat. */
 static int
 one_pass (struct file_data *f, uint8_t *buf, size_t len, uint64_t offset,
-          bool nowait, bool *ret_done)
+          enum patience how, bool *ret_done)
 {
+  const bool nowait = how == READ_NOWAIT;
   const uint64_t seq = __atomic_load_n (&f->map_seq, __ATOMIC_ACQUIRE);
   struct gaps gaps;
   struct pass p;
@@ -229,8 +236,11 @@ one_pass (struct file_data *f, uint8_t *buf, size_t len, uint64_t offset,
   if (r == 0 && p.nmiss > 0) {
     if (nowait)
       p.gave_up = true;
-    else
+    else {
+      if (how == READ_IN_CONVOY)
+        convoy_wait (f, offset);
       r = read_misses (f, p.miss, p.nmiss, file_has_csums (f));
+    }
   }
   if (!p.gave_up || !nowait) {
     /* An error from a place that is not the file's any more is no error. */
@@ -248,20 +258,27 @@ one_pass (struct file_data *f, uint8_t *buf, size_t len, uint64_t offset,
   return r;
 }
 
-int
-file_read (struct file_data *f, void *buf, size_t len, uint64_t offset)
+static int
+read_with (struct file_data *f, void *buf, size_t len, uint64_t offset,
+           enum patience how)
 {
   bool done = false;
   int r = 0;
 
   /* Each repetition means that write-out or a punch went by in between. */
   while (r == 0 && !done)
-    r = one_pass (f, buf, len, offset, false, &done);
+    r = one_pass (f, buf, len, offset, how, &done);
   if (r < 0)
     return err_note (r, "read of tree %" PRIu64 " inode %" PRIu64
                      " offset %" PRIu64, f->inode->root->id, f->inode->ino,
                      offset);
   return 0;
+}
+
+int
+file_read (struct file_data *f, void *buf, size_t len, uint64_t offset)
+{
+  return read_with (f, buf, len, offset, READ_WAIT);
 }
 
 int
@@ -276,7 +293,7 @@ data_read (struct data *d, struct inode *inode, void *buf, size_t len,
     r = file_check_range (f, offset, len);
   if (r < 0 || len == 0)
     return r;
-  r = file_read (f, buf, len, offset);
+  r = read_with (f, buf, len, offset, READ_IN_CONVOY);
   if (r < 0)
     return r;
   readahead_note (f, offset, len);
@@ -296,7 +313,7 @@ data_try_read (struct data *d, struct inode *inode, void *buf, size_t len,
     return false;
   if (len == 0)
     return true;
-  r = one_pass (f, buf, len, offset, true, &done);
+  r = one_pass (f, buf, len, offset, READ_NOWAIT, &done);
   if (r < 0) {
     err_clear ();
     return false;

@@ -21,6 +21,7 @@
 
 #define READAHEAD_MIN (128 * 1024)
 #define READAHEAD_MAX (4 * 1024 * 1024)
+#define CONVOY_WINDOW (1024 * 1024) /* a long stream, and on */
 #define READAHEAD_FRAGMENTED (32 * 1024 * 1024)
 #define FRAGMENT (64 * 1024)   /* smaller places on disk, on the average */
 #define LEAF_STEP (64 * 4096)  /* of so many fragments a leaf holds several */
@@ -197,10 +198,12 @@ readahead_note (struct file_data *f, uint64_t offset, size_t len)
                    (uint64_t) READAHEAD_MAX));
   w = MIN (w, (uint64_t) f->d->pages->count * f->d->ps / 8);
   __atomic_store_n (&f->ra_window, w, __ATOMIC_RELAXED);
+  if (w >= CONVOY_WINDOW)
+    convoy_note (f, MAX (end, next));
   have = MAX (__atomic_load_n (&f->ra_end, __ATOMIC_RELAXED), end);
   want = MIN (end + w, round_up (file_size (f), f->d->ps));
   /* In large steps: when half of the window is used up. */
-  if (want > have && want - have >= w / 2)
+  if (want > have && want - have >= w / 2 && !convoy_is_ahead (f, have))
     start (f, round_down (have, f->d->ps), want);
 }
 
