@@ -28,6 +28,7 @@ cli_add_device (struct cli *c, const char *name)
   return true;
 }
 
+/* Decimal, or hexadecimal behind 0x; a leading zero means nothing. */
 static bool
 parse_number (const char *s, uint64_t *ret, const char **ret_end)
 {
@@ -36,7 +37,8 @@ parse_number (const char *s, uint64_t *ret, const char **ret_end)
   if (!isdigit ((unsigned char) *s))
     return false;
   errno = 0;
-  *ret = strtoull (s, &end, 0);
+  *ret = strtoull (s, &end, s[0] == '0' && (s[1] == 'x' || s[1] == 'X')
+                   ? 16 : 10);
   *ret_end = end;
   return errno == 0;
 }

@@ -55,6 +55,9 @@ ok "rm" b rm vm4 vm5
 fails_with 1 "power of two" "not an allocation unit" \
            b create vm4 --size 1M --alloc-unit 48K
 is "$(export_field vm2 alloc_unit)" 16384 "ls: the usual one"
+ok "create, leading zero" b create vm4 --size 010M
+is "$(export_field vm4 size)" $((10 << 20)) "it means nothing"
+ok "rm" b rm vm4
 ok "create, option before the name" b create -s 1M vm3
 fails_with 1 "^btrnbd: vm1: " "create what is there" b create vm1 --size 1G
 for name in "" . .. a/../b /../x; do

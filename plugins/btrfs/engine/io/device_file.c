@@ -91,6 +91,17 @@ sys_rw (struct file *f, int fd, const struct io_op *op, uint64_t done)
   return r < 0 ? -errno : r;
 }
 
+static int
+file_flush (struct file *f)
+{
+  int r;
+
+  do
+    r = fdatasync (f->fd);
+  while (r < 0 && errno == EINTR);
+  return r < 0 ? errno : 0;
+}
+
 /* The bytes of OP from DONE on through FD; 0 or an errno. */
 static int
 rw_fd (struct file *f, int fd, const struct io_op *op, uint64_t done)
@@ -116,9 +127,7 @@ rw_fd (struct file *f, int fd, const struct io_op *op, uint64_t done)
       return r == 0 ? EIO : -r;
     done += r;
   }
-  if (op->kind == IO_WRITE && op->fua && f->no_dsync && fdatasync (f->fd) < 0)
-    return errno;
-  return 0;
+  return op->kind == IO_WRITE && op->fua && f->no_dsync ? file_flush (f) : 0;
 }
 
 static bool
@@ -172,17 +181,6 @@ rw_plain (struct file *f, const struct io_op *op)
   if (!memory_aligned (f, op))
     return rw_bounce (f, op);
   return rw_fd (f, f->fd_direct, op, 0);
-}
-
-static int
-file_flush (struct file *f)
-{
-  int r;
-
-  do
-    r = fdatasync (f->fd);
-  while (r < 0 && errno == EINTR);
-  return r < 0 ? errno : 0;
 }
 
 /* A hint: a file that cannot punch holes is not an error. */
