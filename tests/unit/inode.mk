@@ -1,5 +1,6 @@
 if HAVE_CMOCKA
 INODE_TESTS = \
+	tests/unit/csum-items \
 	tests/unit/inode-full \
 	tests/unit/inode-items \
 	tests/unit/inode-names \
@@ -9,6 +10,9 @@ INODE_TESTS = \
 check_PROGRAMS += $(INODE_TESTS)
 TESTS += $(INODE_TESTS)
 
+tests_unit_csum_items_SOURCES = tests/unit/csum-items.c
+tests_unit_csum_items_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_csum_items_LDADD = $(TEST_LIBS)
 tests_unit_inode_full_SOURCES = tests/unit/inode-full.c
 tests_unit_inode_full_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_inode_full_LDADD = $(TEST_LIBS)
