@@ -54,6 +54,18 @@ wait_until 60 eval "! s ls .btrnbd-put.cut >/dev/null 2>&1"
 exec 8>&-
 ok "what was there is there" bash -c \
    "'$BTRNBD' -s '$ctl' get cut - | cmp - '$tmp/data'"
+# A pipeline that is ended as a whole has not come to its end.
+for i in 1 2 3; do
+  setsid bash -c "{ head -c 20M /dev/zero; exec sleep 60; } |
+                  '$BTRNBD' -s '$ctl' put - cut" >"$tmp/cut.log" 2>&1 &
+  group=$!
+  wait_until 60 eval "s ls .btrnbd-put.cut"
+  kill -KILL -- "-$group"
+  wait "$group" 2>/dev/null
+  wait_until 60 eval "! s ls .btrnbd-put.cut >/dev/null 2>&1"
+  ok "what was there is there, again" bash -c \
+     "'$BTRNBD' -s '$ctl' get cut - | cmp - '$tmp/data'"
+done
 /usr/bin/python3 -c "import nbd, sys, time
 h = nbd.NBD (); h.connect_uri (sys.argv[1]); open (sys.argv[2], 'w')
 time.sleep (60)" "$(export_uri cut)" "$tmp/open" &

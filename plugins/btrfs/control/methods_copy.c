@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "control/methods_priv.h"
@@ -17,6 +18,7 @@
 
 #define BUFFER_BYTES (1u << 20)
 #define STEP_BYTES (UINT64_C (1) << 30)  /* of one look at the extents */
+#define CALLER_STEPS 20        /* of 10 ms */
 
 struct piece {
   uint64_t offset, len;
@@ -368,6 +370,23 @@ control_file_get (struct control_call *call)
   copy_end (&c);
 }
 
+/* The end of a pipe may be that of a whole pipeline that was interrupted: then
+ * the caller has gone with it, and the news of that gets some time to arrive
+ * before what was there is given up for a part of something.
+ */
+static bool
+caller_stays (struct copy *c)
+{
+  const struct timespec step = { .tv_nsec = 10 * 1000 * 1000 };
+  unsigned i;
+
+  if (c->stream.seekable || c->call->cancel == NULL)
+    return true;
+  for (i = 0; i < CALLER_STEPS && !control_cancelled (c->call); ++i)
+    nanosleep (&step, NULL);
+  return i == CALLER_STEPS;
+}
+
 static void
 put_in_place (struct copy *c)
 {
@@ -398,7 +417,7 @@ put_beside (struct copy *c, bool nocow)
   else
     r = put_all (c);
   c->file = NULL;
-  if (r < 0) {
+  if (r < 0 || !caller_stays (c)) {
     btrnbd_replace_abort (rep);
     return;
   }
