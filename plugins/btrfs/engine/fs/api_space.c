@@ -1,12 +1,12 @@
 /* The public API: what files occupy, and giving dead space back. */
 #include <config.h>
 
-#include <stdlib.h>
 #include <time.h>
 
 #include "base/math.h"
 #include "data/usage.h"
 #include "fs/api_priv.h"
+#include "fs/root_ids.h"
 
 static void
 fill_usage (struct btrnbd_usage *ret, const struct data_usage *u)
@@ -50,31 +50,9 @@ btrnbd_usage (struct btrnbd_pool *p, const char *name,
 
 struct all_roots {
   struct fs *fs;
-  uint64_t *id;
-  size_t n, room, next;
+  struct root_ids ids;
+  size_t next;
 };
-
-static int
-note_root (struct all_roots *a, uint64_t id)
-{
-  if (a->n == a->room) {
-    const size_t room = a->room ? 2 * a->room : 64;
-    uint64_t *more = realloc (a->id, room * sizeof *more);
-
-    if (more == NULL)
-      return err_new (ERR_nomem, "subvolumes");
-    a->id = more;
-    a->room = room;
-  }
-  a->id[a->n++] = id;
-  return 0;
-}
-
-static int
-note_subvol (void *opaque, const struct subvol_info *info)
-{
-  return note_root (opaque, info->id);
-}
 
 /* Those that have been deleted since are passed over. */
 static int
@@ -86,8 +64,8 @@ next_root (void *opaque, bool restart, struct root **ret)
   if (restart)
     a->next = 0;
   *ret = NULL;
-  while (r == 0 && *ret == NULL && a->next < a->n) {
-    r = roots_get (a->fs->roots, a->id[a->next++], ret);
+  while (r == 0 && *ret == NULL && a->next < a->ids.n) {
+    r = roots_get (a->fs->roots, a->ids.v[a->next++], ret);
     if (r == -ERR_subvol_missing) {
       err_clear ();
       r = 0;
@@ -106,12 +84,10 @@ btrnbd_pool_usage (struct btrnbd_pool *p, struct btrnbd_usage *ret)
 
   r = write_out (p);
   if (r == 0)
-    r = note_root (&all, BTRFS_FS_TREE);
-  if (r == 0)
-    r = subvols_list (p->fs->subvols, note_subvol, &all);
+    r = root_ids_get (p->fs, true, &all.ids);
   if (r == 0)
     r = data_usage_of_roots (p->fs->data, &roots, &u);
-  free (all.id);
+  root_ids_done (&all.ids);
   if (r < 0)
     return r;
   fill_usage (ret, &u);

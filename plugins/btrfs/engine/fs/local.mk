@@ -18,7 +18,9 @@ libengine_la_SOURCES += \
 	$(ENGINE)/fs/regroup.c \
 	$(ENGINE)/fs/regroup.h \
 	$(ENGINE)/fs/regroup_scan.c \
-	$(ENGINE)/fs/regroup_scan.h
+	$(ENGINE)/fs/regroup_scan.h \
+	$(ENGINE)/fs/root_ids.c \
+	$(ENGINE)/fs/root_ids.h
 
 # the public API
 libengine_la_SOURCES += \

@@ -1,7 +1,6 @@
 /* fs: all regular files that can be written, one after the other. */
 #include <config.h>
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/err.h"
@@ -9,28 +8,6 @@
 #include "fs/regroup_scan.h"
 
 #define STEPS 64               /* inodes looked at under one lock */
-
-static int
-note_root (struct regroup_scan *s, uint64_t id)
-{
-  if (s->n == s->room) {
-    const size_t room = s->room == 0 ? 64 : 2 * s->room;
-    uint64_t *more = realloc (s->id, room * sizeof *more);
-
-    if (more == NULL)
-      return err_new (ERR_nomem, "subvolumes");
-    s->id = more;
-    s->room = room;
-  }
-  s->id[s->n++] = id;
-  return 0;
-}
-
-static int
-note_subvol (void *opaque, const struct subvol_info *info)
-{
-  return info->read_only ? 0 : note_root (opaque, info->id);
-}
 
 static bool
 is_wanted (struct cursor *c)
@@ -70,7 +47,7 @@ static int
 look (struct fs *fs, struct regroup_scan *s, bool *ret_found, bool *ret_end)
 {
   struct root *root;
-  int r = roots_get (fs->roots, s->id[s->next], &root);
+  int r = roots_get (fs->roots, s->ids.v[s->next], &root);
 
   if (r < 0)
     return r;
@@ -90,17 +67,15 @@ regroup_scan_next (struct fs *fs, struct regroup_scan *s,
   if (!s->listed) {
     s->listed = true;
     s->ino = BTRFS_FIRST_FREE_OBJECTID;
-    r = note_root (s, BTRFS_FS_TREE);
-    if (r == 0)
-      r = subvols_list (fs->subvols, note_subvol, s);
+    r = root_ids_get (fs, false, &s->ids);
   }
-  while (s->next < s->n) {
+  while (s->next < s->ids.n) {
     bool found = false, end = false;
 
     if (r == 0)
       r = look (fs, s, &found, &end);
     if (r == 0 && found) {
-      *ret = (struct data_regroup_job) { .root_id = s->id[s->next],
+      *ret = (struct data_regroup_job) { .root_id = s->ids.v[s->next],
         .ino = s->ino - 1, .start = 0, .end = UINT64_MAX };
       return true;
     }
@@ -120,5 +95,5 @@ regroup_scan_next (struct fs *fs, struct regroup_scan *s,
 void
 regroup_scan_done (struct regroup_scan *s)
 {
-  free (s->id);
+  root_ids_done (&s->ids);
 }

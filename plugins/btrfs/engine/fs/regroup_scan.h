@@ -5,12 +5,12 @@
 #define BTRNBD_FS_REGROUP_SCAN_H
 
 #include "data/data.h"
-#include "fs/core.h"
+#include "fs/root_ids.h"
 
 struct regroup_scan {
-  uint64_t *id;                /* of subvolumes, as of the first call */
-  size_t n, room, next;
-  uint64_t ino;                /* look from here on, in id[next] */
+  struct root_ids ids;         /* as of the first call */
+  size_t next;
+  uint64_t ino;                /* look from here on, in ids.v[next] */
   bool listed;
 };
 
