@@ -1,4 +1,4 @@
-/* fs: the numbers of all subvolumes, the top first, as of one moment.
+/* fs: the numbers of all subvolumes, the top first, as of one moment. */
 #ifndef BTRNBD_FS_ROOT_IDS_H
 #define BTRNBD_FS_ROOT_IDS_H
 
